@@ -1,0 +1,76 @@
+"""Every check a person runs. ``python -m nox -l`` lists them; ``.ci/run`` calls them all.
+
+Each session makes its own environment; the exact versions are in ``constraints/dev.txt``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import nox
+
+nox.options.sessions = ["tests", "lint", "types", "bare", "docs"]
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_existing_virtualenvs = True
+
+PLUGINS = sorted(str(path) for path in Path("plugins").glob("rlinf-plugin-*"))
+TEST_TOOLS = ["pytest>=8,<10", "hypothesis>=6,<7", "pytest-timeout>=2,<3"]
+# One thread per process: the machine's cores belong to the simulators.
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+
+
+def install(session: nox.Session, *packages: str) -> None:
+    session.install("-c", "constraints/dev.txt", *packages)
+
+
+def install_project(session: nox.Session, *more: str) -> None:
+    """Install the core and every plugin in the tree, editable, in one resolution."""
+    editable = [part for path in [".", *PLUGINS] for part in ("-e", path)]
+    install(session, *editable, *more)
+
+
+@nox.session
+def quickstart(session: nox.Session) -> None:
+    """Train the quick start. Arguments after -- go to ``rlinf train``."""
+    install_project(session)
+    session.run("rlinf", "train", "quickstart", *session.posargs, env=ENVIRONMENT)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the tests of the core and of every plugin, with the real simulator."""
+    install_project(session, *TEST_TOOLS)
+    session.run("pytest", *session.posargs, env=ENVIRONMENT)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style, formatting and who imports whom."""
+    install(session, "ruff>=0.9,<1", "import-linter>=2.1,<3", "-e", ".")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("lint-imports")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check the core's types, strictly."""
+    install(session, "mypy>=1.14,<3", "-e", ".")
+    session.run("mypy")
+
+
+@nox.session
+def bare(session: nox.Session) -> None:
+    """Prove that listing, configuring and checking a run need neither torch nor a simulator."""
+    light = ["pluggy", "packaging", "hydra-core", "pydantic", "typer", "rich", "numpy", "gymnasium"]
+    install(session, *light, *TEST_TOOLS)
+    session.install("--no-deps", "-e", ".")
+    session.run("pytest", "tests/bare", *session.posargs, env=ENVIRONMENT)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation; a broken link or a page nobody links to is an error."""
+    install(session, "mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10")
+    session.run("mkdocs", "build", "--strict", "--site-dir", os.path.join("build", "site"))

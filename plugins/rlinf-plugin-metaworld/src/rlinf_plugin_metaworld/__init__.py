@@ -1,0 +1,1 @@
+"""Meta-World as a simulator for rlinf. Importing it imports nothing else."""

@@ -1,0 +1,1 @@
+"""A training backend in plain PyTorch: one process, one device."""

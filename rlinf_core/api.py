@@ -1,0 +1,218 @@
+"""The public names for plugin authors. Importing it imports no torch; each name comes when used.
+
+    from rlinf_core.api import Capability, ComponentSpec, Config, hookimpl
+
+Add a name to :data:`_HOME` and to the imports for type checkers below it. Within one
+``PLUGIN_API_VERSION`` names are only added; none changes or goes.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlinf_core import rl as rl
+    from rlinf_core.capability import Capability, Level
+    from rlinf_core.config.schema import Config
+    from rlinf_core.data.batch import Batch
+    from rlinf_core.data.draws import Draws
+    from rlinf_core.errors import (
+        AmbiguousComponentError,
+        BatchError,
+        CapabilityError,
+        ChannelClosed,
+        CheckpointError,
+        ConfigError,
+        Deadlock,
+        MissingKeyError,
+        PluginError,
+        RequestError,
+        RlinfError,
+        RLInputError,
+        RuntimeFailure,
+        SimulatorError,
+        StaleDataError,
+        UnknownComponentError,
+        WeightSyncError,
+        WorkerFailed,
+        did_you_mean,
+    )
+    from rlinf_core.hookspecs import hookimpl
+    from rlinf_core.protocols.accelerator import Accelerator
+    from rlinf_core.protocols.algorithm import Algorithm, Counts, Needs
+    from rlinf_core.protocols.dataset import Dataset
+    from rlinf_core.protocols.dequeue_policy import DequeuePolicy
+    from rlinf_core.protocols.engine_adapter import EngineAdapter
+    from rlinf_core.protocols.logger import RunInfo, RunLogger
+    from rlinf_core.protocols.policy import Act, Eval, LogprobLevel, Mode, Policy
+    from rlinf_core.protocols.reward import Reward
+    from rlinf_core.protocols.rollout_engine import RolloutEngine
+    from rlinf_core.protocols.runtime import (
+        Channel,
+        ChannelSpec,
+        Future,
+        Runtime,
+        WorkerGroup,
+        WorkerSpec,
+    )
+    from rlinf_core.protocols.scheduler import Scheduler
+    from rlinf_core.protocols.simulator import (
+        Autoreset,
+        EnvSlots,
+        Simulator,
+        Spaces,
+        StateId,
+        Step,
+    )
+    from rlinf_core.protocols.training_backend import TrainingBackend
+    from rlinf_core.protocols.weight_transport import WeightTransport
+    from rlinf_core.simulation import (
+        Environment,
+        ProcessSimulator,
+        StateRange,
+        from_vector_env,
+        state_seed,
+    )
+    from rlinf_core.specs import (
+        PLUGIN_API_VERSION,
+        Component,
+        ComponentRef,
+        ComponentSpec,
+        EngineAdapterSpec,
+        Facts,
+        Kind,
+        Unknown,
+    )
+    from rlinf_core.transport.weights import Header, WeightStream, stream_from_files
+
+_HOME: dict[str, str] = {
+    name: f"rlinf_core.{module}"
+    for module, names in {
+        "capability": "Capability Level",
+        "config.schema": "Config",
+        "data.batch": "Batch",
+        "data.draws": "Draws",
+        "errors": (
+            "AmbiguousComponentError BatchError CapabilityError ChannelClosed CheckpointError "
+            "ConfigError Deadlock MissingKeyError PluginError RLInputError RequestError RlinfError "
+            "RuntimeFailure SimulatorError StaleDataError UnknownComponentError WeightSyncError "
+            "WorkerFailed did_you_mean"
+        ),
+        "hookspecs": "hookimpl",
+        "protocols.accelerator": "Accelerator",
+        "protocols.algorithm": "Algorithm Counts Needs",
+        "protocols.dataset": "Dataset",
+        "protocols.dequeue_policy": "DequeuePolicy",
+        "protocols.engine_adapter": "EngineAdapter",
+        "protocols.logger": "RunInfo RunLogger",
+        "protocols.policy": "Act Eval LogprobLevel Mode Policy",
+        "protocols.reward": "Reward",
+        "protocols.rollout_engine": "RolloutEngine",
+        "protocols.runtime": "Channel ChannelSpec Future Runtime WorkerGroup WorkerSpec",
+        "protocols.scheduler": "Scheduler",
+        "protocols.simulator": "Autoreset EnvSlots Simulator Spaces StateId Step",
+        "protocols.training_backend": "TrainingBackend",
+        "protocols.weight_transport": "WeightTransport",
+        "simulation": "Environment ProcessSimulator StateRange from_vector_env state_seed",
+        "specs": (
+            "PLUGIN_API_VERSION Component ComponentRef ComponentSpec EngineAdapterSpec Facts Kind "
+            "Unknown"
+        ),
+        "transport.weights": "Header WeightStream stream_from_files",
+    }.items()
+    for name in names.split()
+}
+"""Where each name lives; ``rl`` besides is a module, ``rlinf_core.rl``."""
+
+__all__ = [
+    "PLUGIN_API_VERSION",
+    "Accelerator",
+    "Act",
+    "Algorithm",
+    "AmbiguousComponentError",
+    "Autoreset",
+    "Batch",
+    "BatchError",
+    "Capability",
+    "CapabilityError",
+    "Channel",
+    "ChannelClosed",
+    "ChannelSpec",
+    "CheckpointError",
+    "Component",
+    "ComponentRef",
+    "ComponentSpec",
+    "Config",
+    "ConfigError",
+    "Counts",
+    "Dataset",
+    "Deadlock",
+    "DequeuePolicy",
+    "Draws",
+    "EngineAdapter",
+    "EngineAdapterSpec",
+    "EnvSlots",
+    "Environment",
+    "Eval",
+    "Facts",
+    "Future",
+    "Header",
+    "Kind",
+    "Level",
+    "LogprobLevel",
+    "MissingKeyError",
+    "Mode",
+    "Needs",
+    "PluginError",
+    "Policy",
+    "ProcessSimulator",
+    "RLInputError",
+    "RequestError",
+    "Reward",
+    "RlinfError",
+    "RolloutEngine",
+    "RunInfo",
+    "RunLogger",
+    "Runtime",
+    "RuntimeFailure",
+    "Scheduler",
+    "Simulator",
+    "SimulatorError",
+    "Spaces",
+    "StaleDataError",
+    "StateId",
+    "StateRange",
+    "Step",
+    "TrainingBackend",
+    "Unknown",
+    "UnknownComponentError",
+    "WeightStream",
+    "WeightSyncError",
+    "WeightTransport",
+    "WorkerFailed",
+    "WorkerGroup",
+    "WorkerSpec",
+    "did_you_mean",
+    "from_vector_env",
+    "hookimpl",
+    "rl",
+    "state_seed",
+    "stream_from_files",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "rl":
+        return importlib.import_module("rlinf_core.rl")
+    if name not in _HOME:
+        from rlinf_core.errors import did_you_mean
+
+        raise AttributeError(
+            f"rlinf_core.api has no public name {name!r}.{did_you_mean(name, __all__)}"
+        )
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

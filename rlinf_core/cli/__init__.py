@@ -1,0 +1,121 @@
+"""The command line: ``rlinf``. One short file per command, imported when the command is used.
+
+A new command gets a file of its own with a ``main`` that returns the exit code, and a wrapper
+here that says its arguments. Results go to standard output, everything else to standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import rlinf_core
+from rlinf_core.cli import plugins
+from rlinf_core.errors import RlinfError
+
+INTERRUPTED = 130
+
+
+class Commands(TyperGroup):
+    """The core's commands, and those of plugins, looked for only where one is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands."""
+        return [*super().list_commands(ctx), *plugins.commands(taken=set(self.commands))]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, the core's own first."""
+        own = super().get_command(ctx, cmd_name)
+        return own or plugins.commands(taken=set(self.commands)).get(cmd_name)
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(plugins.app, name="plugins")
+
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run file, or the name of a run.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Options to set, such as collect.envs=8."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"rlinf {rlinf_core.__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_version, help="Print the version."),
+    ] = False,
+) -> None:
+    """Train robot and reasoning policies with reinforcement learning."""
+
+
+@app.command("train")
+def _train(
+    run: RunName,
+    overrides: Overrides = None,
+    output: Annotated[Path | None, typer.Option(help="Folder of the run.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where it stopped.")] = False,
+    json: Json = False,
+) -> None:
+    """Train a policy."""
+    from rlinf_core.cli.train import main
+
+    raise typer.Exit(main(run, output, resume, json, overrides or []))
+
+
+@app.command("eval")
+def _evaluate(
+    run: RunName,
+    checkpoint: Annotated[Path, typer.Option(help="Checkpoint, or the folder of a run.")],
+    overrides: Overrides = None,
+    episodes: Annotated[int | None, typer.Option(help="Number of episodes.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder for result and video.")] = None,
+    json: Json = False,
+) -> None:
+    """Evaluate a checkpoint."""
+    from rlinf_core.cli.evaluate import main
+
+    raise typer.Exit(main(run, checkpoint, episodes, output, json, overrides or []))
+
+
+def main() -> None:
+    """Run the command line and exit: 0 done, 1 failed, 2 wrongly asked, 130 interrupted."""
+    try:
+        app()
+    except RlinfError as error:
+        _show(error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _show(error: RlinfError) -> None:
+    """Print an error to standard error, as it is: what users wrote is no markup."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False)
+    cause = error.__cause__
+    if error.exit_code == 1 and cause is not None and not isinstance(cause, RlinfError):
+        # The run failed in somebody's code: where, only the traceback says.
+        shown = "".join(traceback.format_exception(cause))
+        console.print(shown.rstrip(), markup=False, soft_wrap=True)
+    console.print(Text("error: ", style="bold red") + Text(str(error)), soft_wrap=True)

@@ -1,0 +1,51 @@
+"""``rlinf eval``: evaluate a checkpoint on held-out initial states, each visited exactly once."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from pathlib import Path
+
+from rlinf_core.config.validate import load_run
+from rlinf_core.files import write_json
+from rlinf_core.runs.checkpoint import find_checkpoint
+from rlinf_core.runs.evaluate import SECTIONS, evaluate
+
+
+def main(
+    run: str,
+    checkpoint: Path,
+    episodes: int | None,
+    output: Path | None,
+    json: bool,
+    overrides: list[str],
+) -> int:
+    """Evaluate; return the exit code 0. With ``output``, result and video are written there."""
+    asked = [f"evaluation.episodes={episodes}"] if episodes is not None else []
+    loaded = load_run(run, [*overrides, *asked], sections=SECTIONS)
+    found = find_checkpoint(checkpoint, _tell)
+    video = None if output is None else output / f"evaluation-step-{found.step}.mp4"
+    evaluation, recorded = evaluate(
+        loaded, found, video if loaded.config.evaluation.video else None
+    )
+    report = {
+        **evaluation.as_json(),
+        "checkpoint": str(found.folder),
+        "video": str(video) if recorded else None,
+    }
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        write_json(output / f"evaluation-step-{found.step}.json", report)
+    if json:
+        print(json_module.dumps(report, indent=2))
+    else:
+        print(f"{found.folder}: {evaluation.sentence()}")
+        if recorded:
+            print(f"video: {video}")
+        elif video is not None and loaded.config.evaluation.video:
+            print("no video: this machine has no OpenGL that the simulator can use")
+    return 0
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr)

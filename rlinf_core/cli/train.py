@@ -1,0 +1,46 @@
+"""``rlinf train``: train a run and say what was learned and where it lies."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from pathlib import Path
+
+from rlinf_core.config.validate import load_run
+from rlinf_core.files import finite
+from rlinf_core.runs.train import Result, train
+
+
+def main(run: str, output: Path | None, resume: bool, json: bool, overrides: list[str]) -> int:
+    """Train; return the exit code: 0 done, 130 interrupted after a safe checkpoint."""
+    result = train(load_run(run, overrides), output, resume)
+    if json:
+        print(json_module.dumps(finite(result.as_json()), indent=2))
+    else:
+        print("\n".join(_closing_lines(run, result)))
+    sys.stdout.flush()
+    return 0 if result.outcome == "done" else 130
+
+
+def _closing_lines(run: str, result: Result) -> list[str]:
+    lines = [
+        f"{result.outcome} after {result.steps} iterations, {result.env_steps} environment steps, "
+        f"{result.seconds:.0f} s"
+    ]
+    if result.evaluation is not None:
+        lines.append(result.evaluation.sentence())
+    for name in ("checkpoint", "metrics", "curve", "video"):
+        path = getattr(result, name)
+        if path is not None:
+            lines.append(f"{name + ':':<12}{path}")
+    if result.video_note:
+        lines.append(result.video_note)
+    if result.outcome == "interrupted":
+        lines.append(f"go on with:  rlinf train {run} --output {result.folder} --resume")
+    elif result.checkpoint is not None:
+        lines += [
+            "try next:",
+            f"  rlinf eval {run} --checkpoint {result.folder}",
+            f"  rlinf train {run} simulator.task=push-v3",
+        ]
+    return lines

@@ -1,0 +1,181 @@
+"""Which components a run uses: found by name, their options and their capabilities checked.
+
+A rule about several components belongs to :meth:`Chooser.check_needs`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from rlinf_core.capability import Capability, Level
+from rlinf_core.config.findings import Findings, check, options
+from rlinf_core.config.origins import join
+from rlinf_core.config.schema import Config
+from rlinf_core.errors import CapabilityError, PluginError, RequestError
+from rlinf_core.plugins.resolve import Registry, a, describe, import_target, plugin_code
+from rlinf_core.specs import Component, Facts, Kind
+
+AUTO = "auto"
+"""In ``cluster.devices``: the best accelerator that the machine has."""
+
+
+_SAYS = {
+    Level.UNKNOWN: "does not declare it",
+    Level.UNSUPPORTED: "declares that it will not work",
+    Level.PLANNED: "declares it as planned, which is not yet",
+}
+
+
+class Chosen(NamedTuple):
+    """A component that a run uses, and its checked options; None where it takes none."""
+
+    component: Component
+    config: Config | None
+
+
+class Chooser:
+    """Chooses the components of one run, in the order of facts.
+
+    Args:
+        registry: the components there are.
+        findings: takes what is wrong.
+        chunk: actions per chunk, which facts of a model may depend on.
+    """
+
+    def __init__(self, registry: Registry, findings: Findings, chunk: int) -> None:
+        self.chosen: dict[str, Chosen] = {}
+        self._paths: dict[str, str] = {}
+        self.facts: dict[str, Facts] = {}
+        self._registry, self._findings, self._chunk = registry, findings, chunk
+
+    def choose(self, kind: Kind, section: Any, path: str) -> Chosen | None:
+        """Return the component that a section names, with its options; None if any is wrong.
+
+        Args:
+            kind: the kind it must be of.
+            section: the section in its long form.
+            path: dotted path of the section.
+        """
+        if not isinstance(section, dict):
+            self._findings.add(path, f"found {section!r}, {self.wanted(kind, path)}")
+            return None
+        try:
+            component = self._component(kind, section.get("name"), f"{path}.name")
+            return None if component is None else self._configured(component, section, path)
+        except RequestError as error:
+            self._findings.add_error(path, error)
+            return None
+
+    def section(self, kind: Kind, section: Any, path: str) -> None:
+        """Choose the component of a section that has one, and work out its facts."""
+        chosen = self.choose(kind, section, path)
+        if chosen is None:
+            return
+        key = path.rpartition(".")[2]
+        try:
+            self.facts[key] = self._facts_of(chosen)
+        except PluginError as error:
+            self._findings.add_error(path, error)
+        else:
+            self.chosen[key], self._paths[key] = chosen, path
+
+    def device(self, name: str) -> None:
+        """Choose the kind of device that ``cluster.devices`` names."""
+        component = self._component(Kind.ACCELERATOR, name, "cluster.devices")
+        if component is not None:
+            self.chosen["devices"] = Chosen(component, None)
+
+    def check_needs(self) -> None:
+        """Check what components need of each other, and what the run itself needs of them."""
+        for key, (component, _) in self.chosen.items():
+            for kind, needed in component.spec.needs.items():
+                for capability in sorted(needed):
+                    who = f"{describe(component)} needs"
+                    self._check_need(self._paths.get(key, key), who, kind, capability)
+        if self._chunk > 1:
+            who = f"collect.chunk={self._chunk} needs"
+            for kind in (Kind.SIMULATOR, Kind.MODEL):
+                self._check_need("collect.chunk", who, kind, Capability.ACTION_CHUNK)
+
+    def level(self, key: str, capability: Capability) -> Level:
+        """Return how far a chosen component supports a capability, so configured."""
+        declared = self.chosen[key].component.spec.capabilities.get(capability, Level.UNKNOWN)
+        facts = self.facts.get(key)
+        return facts.capabilities.get(capability, declared) if facts else declared
+
+    def wanted(self, kind: Kind, path: str) -> str:
+        """Return what belongs into a section, with an example."""
+        names = [c.spec.name for c in self._registry.components(kind)]
+        key = path.rpartition(".")[2]
+        example = f", such as {key}: {names[0]}" if names and not key.isdecimal() else ""
+        return (
+            f"wanted the name of {a(kind)}, or a mapping with 'name' and its options{example}. "
+            f"Installed: {', '.join(names) or 'none (see rlinf plugins list)'}"
+        )
+
+    def _component(self, kind: Kind, name: Any, path: str) -> Component | None:
+        if not isinstance(name, str) or not name:
+            self._findings.add(path, f"found {name!r}, {self.wanted(kind, path)}")
+        if self._findings.about(path):
+            return None
+        try:
+            return self._registry.component(kind, name)
+        except RequestError as error:
+            self._findings.add_error(path, error)
+            return None
+
+    def _configured(self, component: Component, section: Any, path: str) -> Chosen | None:
+        given = {key: value for key, value in section.items() if key != "name"}
+        model, who = config_class(component), describe(component)
+        if model is None:
+            for key in given:
+                self._findings.add(join(path, key), f"no such option of {who}. {options(None)}")
+            return None if given else Chosen(component, None)
+        config = check(model, given, path, who, self._findings)
+        return None if config is None else Chosen(component, config)
+
+    def _facts_of(self, chosen: Chosen) -> Facts:
+        target = chosen.component.spec.facts
+        if not target:
+            return Facts()
+        who = f"the facts of {describe(chosen.component)}"
+        function = import_target(target, who)
+        with plugin_code(f"{who}: {target} failed"):
+            facts = function(chosen.config, {**self.facts, "chunk": self._chunk})
+        if not isinstance(facts, Facts):
+            raise PluginError(f"{who}: {target} returned {facts!r}, wanted rlinf_core.api.Facts")
+        return facts
+
+    def _check_need(self, path: str, who: str, kind: Kind, capability: Capability) -> None:
+        for key, (other, _) in self.chosen.items():
+            level = self.level(key, capability)
+            if other.kind is not kind or level is Level.FULL:
+                continue
+            able = [
+                c.spec.name
+                for c in self._registry.components(kind)
+                if c.spec.capabilities.get(capability) is Level.FULL
+            ]
+            self._findings.add_error(
+                path,
+                CapabilityError(
+                    f"{who} {str(capability)!r} of the {kind}, and {describe(other)} "
+                    f"{_SAYS[level]}. Installed with it: {', '.join(able) or 'none'}"
+                ),
+            )
+
+
+def config_class(component: Component) -> type[Config] | None:
+    """Return the class of a component's options, or None where it takes none.
+
+    Raises:
+        PluginError: it cannot be imported, or is no subclass of ``Config``.
+    """
+    target = component.spec.config
+    if not target:
+        return None
+    who = f"the options of {describe(component)}"
+    model = import_target(target, who)
+    if not (isinstance(model, type) and issubclass(model, Config)):
+        raise PluginError(f"{who}: {target} is {model!r}, wanted a subclass of api.Config")
+    return model

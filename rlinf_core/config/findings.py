@@ -1,0 +1,169 @@
+"""Sentences about what is wrong with a run: where, what was found, what was wanted.
+
+Findings are gathered, not raised one by one, so that a person corrects a file once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from rlinf_core.config.origins import DEFAULT, Origins, has, join
+from rlinf_core.errors import ConfigError, RequestError, did_you_mean
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Findings:
+    """What is wrong so far, at most one finding for each dotted path.
+
+    Args:
+        file: the run's own file, named where a value has no place of its own.
+        origins: where each value came from.
+    """
+
+    def __init__(self, file: str, origins: Origins) -> None:
+        self.file, self.origins = file, origins
+        self._sentences: dict[str, str] = {}
+        self._errors: dict[str, RequestError] = {}
+
+    def add(self, path: str, sentence: str) -> None:
+        """Add a finding about the value at a dotted path."""
+        self._sentences.setdefault(path, f"{self._place(path)}: {path}: {sentence}")
+
+    def add_error(self, path: str, error: RequestError) -> None:
+        """Add a typed error about a component; where it stays alone, it is raised as its type."""
+        if path not in self._sentences:
+            self.add(path, str(error))
+            self._errors[path] = error
+
+    def about(self, path: str) -> bool:
+        """Return whether something was found at a path or below it."""
+        return any(p == path or p.startswith(f"{path}.") for p in self._sentences)
+
+    def raise_any(self) -> None:
+        """Raise what was found, if anything.
+
+        Raises:
+            ConfigError: several findings, or one about a value.
+            RequestError: the only finding, where it is an error of another type.
+        """
+        if not self._sentences:
+            return
+        error = next(iter(self._errors.values()), None)
+        cause = error.__cause__ if error else None
+        ordered = [self._sentences[path] for path in sorted(self._sentences, key=self._line)]
+        if error is not None and len(ordered) == 1:
+            raise type(error)(ordered[0]) from cause
+        raise ConfigError(ordered) from cause
+
+    def _line(self, path: str) -> int:
+        """Return the line of a value: what is missing first, the command line last."""
+        place = self.origins.of(path)
+        line = place.rpartition(":")[2]
+        if line.isdecimal():
+            return int(line)
+        return 0 if place == DEFAULT else sys.maxsize
+
+    def _place(self, path: str) -> str:
+        place = self.origins.of(path)
+        return self.file if place == DEFAULT else place
+
+
+def check(model: type[Model], data: Any, path: str, what: str, findings: Findings) -> Model | None:
+    """Validate plain data; add a finding for each error and return None if there are any.
+
+    Args:
+        model: the class of options.
+        data: what was given at ``path``.
+        path: dotted path of the data; empty for a whole run.
+        what: whose options they are, such as ``the algorithm 'ppo' (from rlinf-plugin-ppo)``.
+        findings: takes what is wrong.
+    """
+    try:
+        # As JSON: there, strict still takes a list for a tuple and text for an enum or a path.
+        return model.model_validate_json(json.dumps(data))
+    except ValidationError as error:
+        for item in error.errors(include_url=False):
+            where, sentence = _sentence(model, data, item, what)
+            findings.add(join(path, where) if where else path, sentence)
+        return None
+
+
+def options(model: type[BaseModel] | None) -> str:
+    """Return ``It takes: a, b`` for a class of options, or that it takes none."""
+    names = list(model.model_fields) if model else []
+    return f"It takes: {', '.join(names)}" if names else "It takes no options"
+
+
+def _sentence(
+    model: type[BaseModel], data: Any, item: Mapping[str, Any], what: str
+) -> tuple[str, str]:
+    """Return the dotted path below ``data`` of one pydantic error, and a sentence."""
+    parts, kind = _parts(data, item), item["type"]
+    path = ".".join(parts)
+    if kind == "extra_forbidden":
+        inside = _model_at(model, parts[:-1])
+        near = did_you_mean(parts[-1], inside.model_fields if inside else ())
+        return path, f"no such option of {what}.{near} {options(inside)}"
+    message = str(item["msg"])
+    if kind == "missing":
+        return path, f"is missing; {what} needs it"
+    wanted = (
+        message.removeprefix("Value error, ")
+        if kind == "value_error"
+        else f"wanted {_wanted(message)}"
+    )
+    choices = str(item.get("ctx", {}).get("expected", "")).split("'")[1::2]
+    near = did_you_mean(str(item["input"]), choices)
+    near = f".{near}" if near else ""
+    return path, f"found {item['input']!r}, {wanted}, for {what}{near}"
+
+
+def _wanted(message: str) -> str:
+    """Return what pydantic wanted, in words of YAML rather than JSON."""
+    text = message.removeprefix("Input should be ").removeprefix("Input should ")
+    text = text.replace("an object", "a mapping").replace("a valid array", "a list")
+    return f"a number {text}" if text.startswith(("greater", "less")) else text
+
+
+def _parts(data: Any, item: Mapping[str, Any]) -> list[str]:
+    """Return the path of an error, without the names that pydantic adds for members of unions."""
+    location = [str(part) for part in item["loc"]]
+    if item["type"] in ("missing", "extra_forbidden"):
+        head, tail = location[:-1], location[-1:]
+    else:
+        head, tail = location, []
+    kept: list[str] = []
+    for part in head:
+        if has(data, ".".join([*kept, part])):
+            kept.append(part)
+    return kept + tail
+
+
+def _model_at(model: type[BaseModel], parts: list[str]) -> type[BaseModel] | None:
+    """Return the class of options that a path below a model leads to, if one does."""
+    current: Any = model
+    for part in parts:
+        if isinstance(current, type) and issubclass(current, BaseModel):
+            field = current.model_fields.get(part)
+            current = field.annotation if field else None
+        else:  # an item of a list, or the value of a key
+            current = next(iter(typing.get_args(current)[-1:]), None)
+        current = next(_models(current), current)
+    return next(_models(current), None)
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the classes of options in an annotation such as ``Annotated[X, ...] | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated):
+        for argument in typing.get_args(annotation):
+            yield from _models(argument)

@@ -1,0 +1,196 @@
+"""What a run file may say: the base class of all options, and the core's own sections.
+
+An option's help is the docstring below it. Add an option with a default and a range; a rule that
+joins several options belongs to :mod:`rlinf_core.config.arithmetic`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from rlinf_core.specs import Kind
+
+SECTIONS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "simulator": Kind.SIMULATOR,
+        "data": Kind.DATASET,
+        "model": Kind.MODEL,
+        "rollout": Kind.ROLLOUT_ENGINE,
+        "reward": Kind.REWARD,
+        "algorithm": Kind.ALGORITHM,
+        "training": Kind.TRAINING_BACKEND,
+        "weights": Kind.WEIGHT_TRANSPORT,
+        "cluster.runtime": Kind.RUNTIME,
+    }
+)
+"""Dotted path of each section that chooses one component, and the kind it chooses. In this order
+facts are worked out, so that each component may look at those before it."""
+
+DEFAULTS: Mapping[str, str] = MappingProxyType(
+    {"rollout": "direct", "weights": "memory", "cluster.runtime": "inline"}
+)
+"""The component that a section chooses where it names none."""
+
+REQUIRED = frozenset({"simulator", "model", "algorithm", "training", "rollout", "weights"})
+"""The sections without which nothing can be trained."""
+
+ALWAYS = frozenset({"cluster.runtime"})
+"""The sections that everything needs, whatever else it needs."""
+
+
+class Config(BaseModel):
+    """Base of every component's options: frozen, no unknown keys, no silent conversion.
+
+    A subclass declares fields with types, defaults and ranges, each followed by a docstring, in a
+    module that imports no heavy library. Strict means that ``"3"`` is no integer and ``1`` no
+    boolean; an integer is still a number, and a YAML list becomes a tuple.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        use_attribute_docstrings=True,
+        validate_default=True,
+        ser_json_inf_nan="constants",
+    )
+
+
+def as_section(value: Any) -> Any:
+    """Return a section in its long form: ``ppo`` is short for ``{name: ppo}``."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+class Section(Config):
+    """A component that a run uses: its name, and options that its own ``Config`` checks."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str = Field(min_length=1)
+    """``[distribution/]name`` of the component."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Everything but the name, as given."""
+        return dict(self.model_extra or {})
+
+
+Chosen = Annotated[Section, BeforeValidator(as_section)]
+"""A section in its short or its long form."""
+
+
+class CollectConfig(Config):
+    """How much experience one iteration collects."""
+
+    envs: int = Field(default=16, ge=1)
+    """Number of environments."""
+    steps: int = Field(default=100, ge=1)
+    """Steps per environment and iteration, each of one chunk of actions."""
+    stages: int = Field(default=1, ge=1)
+    """Groups of environments that take turns, so that simulating and acting overlap."""
+    chunk: int = Field(default=1, ge=1)
+    """Actions per chunk."""
+
+
+class UpdateConfig(Config):
+    """How an iteration's experience is used."""
+
+    epochs: int = Field(default=10, ge=1)
+    """Times that each row is used."""
+    minibatch_size: int = Field(default=400, ge=1)
+    """Rows per optimizer step."""
+    microbatch_size: int | None = Field(default=None, ge=1)
+    """Rows held in memory at a time; the whole minibatch if not given. Changes no number."""
+
+
+class EvaluationConfig(Config):
+    """When and how a policy is evaluated."""
+
+    every: int = Field(default=0, ge=0)
+    """Iterations between evaluations; 0 evaluates only after training."""
+    episodes: int = Field(default=100, ge=1)
+    """Number of episodes, each from an initial state of its own."""
+    split: str = Field(default="test", min_length=1)
+    """Which initial states of the simulator to start from."""
+    envs: int | None = Field(default=None, ge=1)
+    """Number of environments; that of ``collect`` if not given. Changes no number."""
+    video: bool = True
+    """Whether to record a video where the simulator can render."""
+
+
+class CheckpointConfig(Config):
+    """What is kept on disk."""
+
+    every: int = Field(default=10, ge=0)
+    """Iterations between checkpoints; 0 writes one only at the end."""
+    keep: int = Field(default=3, ge=1)
+    """How many of the newest are kept."""
+    best: str | None = "episode/success_once"
+    """Metric whose highest value marks the checkpoint kept as best; null keeps none."""
+
+
+class ClusterConfig(Config):
+    """Where a run takes place."""
+
+    runtime: Chosen = Section(name=DEFAULTS["cluster.runtime"])
+    """The runtime, which decides where workers run."""
+    devices: str = Field(default="auto", min_length=1)
+    """Accelerator to use, or "auto" for the best there is."""
+
+
+class PluginsConfig(Config):
+    """Which plugins this run loads; on top of what the user's own file says."""
+
+    enable: tuple[str, ...] = ()
+    """Distributions to load although the user's file disables them."""
+    disable: tuple[str, ...] = ()
+    """Distributions not to load; "*" is every one that ``enable`` does not name."""
+    prefer: dict[str, str] = {}
+    """``kind/name`` to the distribution that provides it, where several do."""
+
+
+class RunConfig(Config):
+    """A whole run file."""
+
+    run: Literal["embodied"] = "embodied"
+    """Kind of run."""
+    name: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    """Name of the run; that of its file if not given."""
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    """Where all random numbers of the run come from."""
+    steps: int = Field(default=100, ge=1)
+    """Number of iterations."""
+    simulator: Chosen | None = None
+    """The world to act in."""
+    model: Chosen | None = None
+    """The policy."""
+    algorithm: Chosen | None = None
+    """What an update maximises."""
+    training: Chosen | None = None
+    """The training backend."""
+    rollout: Chosen = Section(name=DEFAULTS["rollout"])
+    """The engine that runs the policy to collect experience."""
+    weights: Chosen = Section(name=DEFAULTS["weights"])
+    """How weights travel from training to rollout."""
+    reward: Chosen | None = None
+    """What scores where the simulator does not."""
+    data: Chosen | None = None
+    """The samples to start from, where a run needs any."""
+    loggers: tuple[Chosen, ...] = (Section(name="console"), Section(name="jsonl"))
+    """What shows or keeps what the run reports."""
+    collect: CollectConfig = CollectConfig()
+    """How much experience one iteration collects."""
+    update: UpdateConfig = UpdateConfig()
+    """How that experience is used."""
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """When and how the policy is evaluated."""
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    """What is kept on disk."""
+    cluster: ClusterConfig = ClusterConfig()
+    """Where the run takes place."""
+    plugins: PluginsConfig = PluginsConfig()
+    """Which plugins this run loads."""

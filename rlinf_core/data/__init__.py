@@ -1,0 +1,1 @@
+"""What moves between workers: batches, trajectories, draws, and what an episode means."""

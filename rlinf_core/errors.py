@@ -1,0 +1,106 @@
+"""Every error the core raises on purpose. Each says what was found, what was wanted, what to do.
+
+Add a class here when a caller must be able to tell the fault apart; else raise an existing one
+with a better sentence. ``exit_code`` is what the command line ends with: 2 where the request was
+wrong, 1 where the run failed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RlinfError(Exception):
+    """Base of all errors raised on purpose; its text is meant for a person to read."""
+
+    exit_code = 1
+
+
+class RequestError(RlinfError):
+    """What was asked for cannot be done as asked; nothing was started or changed."""
+
+    exit_code = 2
+
+
+class ConfigError(RequestError):
+    """A run file, group or override is wrong. One error may carry several findings."""
+
+    def __init__(self, findings: Iterable[str]) -> None:
+        self.findings = tuple(findings)
+        super().__init__("\n".join(self.findings))
+
+
+class PluginError(RequestError):
+    """A selected component's plugin is broken, incompatible or disabled."""
+
+
+class UnknownComponentError(RequestError):
+    """No plugin provides the component that was named."""
+
+
+class AmbiguousComponentError(RequestError):
+    """Several distributions provide the component that was named."""
+
+
+class CapabilityError(RequestError):
+    """One component needs what another does not declare."""
+
+
+class RLInputError(RlinfError, ValueError):
+    """A tensor function was given something it must refuse: shapes, groups or values."""
+
+
+class BatchError(RlinfError, ValueError):
+    """A batch's parts do not fit together, or an index does not fit the batch."""
+
+
+class MissingKeyError(BatchError, KeyError):
+    """A batch has no entry of that name."""
+
+    def __str__(self) -> str:  # KeyError would print the repr of the sentence
+        return str(self.args[0])
+
+
+class SimulatorError(RlinfError):
+    """A simulator broke its contract or one of its processes failed."""
+
+
+class WeightSyncError(RlinfError):
+    """Weights that were sent and weights that were expected differ."""
+
+
+class CheckpointError(RlinfError):
+    """A checkpoint cannot be written, or none that is whole can be read."""
+
+    exit_code = 2
+
+
+class RuntimeFailure(RlinfError):
+    """A worker, a channel or the runtime failed while a run was going on."""
+
+
+class WorkerFailed(RuntimeFailure):
+    """A worker raised or died: ``group``, ``rank`` and ``method`` say where, ``cause`` why."""
+
+    def __init__(self, group: str, rank: int, method: str, cause: BaseException) -> None:
+        self.group, self.rank, self.method, self.cause = group, rank, method, cause
+        super().__init__(f"{group}[{rank}].{method} failed: {type(cause).__name__}: {cause}")
+
+
+class ChannelClosed(RuntimeFailure):
+    """A channel has ended: its producers closed it and it holds nothing more for this reader."""
+
+
+class StaleDataError(RuntimeFailure):
+    """A channel holds data made by weights older than its reader accepts."""
+
+
+class Deadlock(RuntimeFailure):
+    """Every worker waits for another; the text lists who waits for what."""
+
+
+def did_you_mean(name: str, known: Iterable[str], limit: int = 3) -> str:
+    """Return ``" Did you mean 'a' or 'b'?"`` for the closest known names, or ``""``."""
+    matches = difflib.get_close_matches(name, sorted(set(known)), n=limit, cutoff=0.6)
+    return f" Did you mean {' or '.join(repr(m) for m in matches)}?" if matches else ""

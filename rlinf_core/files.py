@@ -1,0 +1,98 @@
+"""Writing files so that a reader never sees half of one: beside, flushed to disk, renamed."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rlinf_core.errors import RequestError
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file or nothing."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    beside.write_text(text, encoding="utf-8")
+    sync(beside)
+    beside.replace(path)
+    sync(path.parent)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write plain data as JSON, a whole file or nothing. NaN becomes null."""
+    write_text(path, json.dumps(finite(data), indent=2, allow_nan=False) + "\n")
+
+
+def finite(data: Any) -> Any:
+    """Return plain data with None for NaN and infinities, which JSON cannot hold."""
+    if isinstance(data, dict):
+        return {key: finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [finite(value) for value in data]
+    if isinstance(data, float) and (data != data or data in (float("inf"), float("-inf"))):
+        return None
+    return data
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or a folder's entries are on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sha256(path: Path) -> str:
+    """Return the digest of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a run's folder: a second run in it is refused. Freed by the system at any death.
+
+    Raises:
+        RequestError: another process holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RequestError(
+                f"{folder}: another run is writing here; wait for it, or choose another --output"
+            ) from None
+        yield
+
+
+def choose_folder(name: str, output: Path | None, resume: bool) -> Path:
+    """Return the folder of a run, without making it.
+
+    Without ``output`` it is ``runs/NAME``, then ``runs/NAME-2`` and so on; to resume, the newest
+    of these that exists.
+
+    Raises:
+        RequestError: the folder holds another run, or ``output`` is a file.
+    """
+    if output is None:
+        base = Path("runs") / name
+        taken = 1 if base.exists() else 0
+        while taken and base.with_name(f"{name}-{taken + 1}").exists():
+            taken += 1
+        number = taken if resume else taken + 1
+        return base if number <= 1 else base.with_name(f"{name}-{number}")
+    if output.exists() and not output.is_dir():
+        raise RequestError(f"--output {output} is a file; wanted a folder")
+    if not resume and output.is_dir() and any(p.name != ".lock" for p in output.iterdir()):
+        raise RequestError(
+            f"--output {output} is not empty and nothing is overwritten; choose another folder, or "
+            "go on with the run in it by --resume"
+        )
+    return output

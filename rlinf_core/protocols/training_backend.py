@@ -1,0 +1,77 @@
+"""TrainingBackend: turns gradients into new weights, on one device or many ranks.
+
+The target of a training-backend component is called as ``target(config, device)`` with the torch
+name of a device. The backend owns the loop over micro-batches, so that a pipeline-parallel one
+can interleave them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from rlinf_core.data.batch import Batch
+    from rlinf_core.protocols.algorithm import Metrics
+    from rlinf_core.protocols.policy import Eval, Policy
+    from rlinf_core.transport.weights import WeightStream
+
+    LossFunction = Callable[[Batch, Eval], tuple[Tensor, Metrics]]
+    """``loss_fn(micro_batch, policy.evaluate(micro_batch["replay"]))``."""
+
+
+class TrainingBackend(Protocol):
+    """Owns the trained copy of a policy, its optimizer and its schedule."""
+
+    policy: Policy
+
+    def build(self, make_policy: Callable[[], nn.Module]) -> None:
+        """Make the policy, move it to the device and make its optimizer.
+
+        Args:
+            make_policy: makes it on the CPU with its initial weights.
+        """
+        ...
+
+    def update(self, microbatches: Sequence[Batch], loss_fn: LossFunction) -> Mapping[str, float]:
+        """Make one optimizer step from micro-batches whose losses add up to the whole.
+
+        Returns:
+            Each metric as sum / count, plus ``grad_norm`` and ``learning_rate``.
+        """
+        ...
+
+    def advance(self) -> None:
+        """Tell the schedule that an iteration is over."""
+        ...
+
+    def reduce(self, tensor: Tensor) -> Tensor:
+        """Sum a tensor over all ranks."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write weights, optimizer and schedule under ``folder`` (safetensors and JSON).
+
+        The weights go to ``model.safetensors`` under their public names, so that evaluation reads
+        them without this backend.
+        """
+        ...
+
+    def load(self, folder: Path) -> None:
+        """Read what :meth:`save` wrote; continues bit for bit on the same device kind."""
+        ...
+
+    def export(self) -> WeightStream:
+        """Return the weights, each public name once, with a header to check them by."""
+        ...
+
+    def offload(self) -> None:
+        """Move weights and optimizer off the device."""
+        ...
+
+    def onload(self) -> None:
+        """Move them back."""
+        ...

@@ -1,0 +1,1 @@
+"""Runs: what happens in which order. The flow of a run reads top to bottom in one file each."""

@@ -1,0 +1,60 @@
+"""The learning curve of a run, drawn from its ``metrics.jsonl``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def draw_curve(path: Path, log: Path | None, title: str) -> Path | None:
+    """Draw success and return over environment steps; return None where there is nothing to draw.
+
+    Args:
+        path: the PNG to write.
+        log: a ``metrics.jsonl``.
+        title: the run's name.
+    """
+    rows = [] if log is None else [json.loads(line) for line in log.read_text().splitlines()]
+    if not rows:
+        return None
+    import matplotlib  # slow to import, and only the end of a run draws
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+
+    steps = [row["metrics"]["env_steps"] for row in rows]
+    figure, left = plt.subplots(figsize=(7, 4), dpi=120)
+    right = left.twinx()
+    _line(left, steps, rows, "episode/success_once", "success once (training)", "tab:blue")
+    _line(left, steps, rows, "evaluation/success_once", "success once (held out)", "tab:green", "o")
+    _line(right, steps, rows, "episode/return", "return", "tab:orange")
+    left.set(xlabel="environment steps", ylabel="success", ylim=(-0.02, 1.02), title=title)
+    right.set(ylabel="return of an episode")
+    handles = [*left.get_lines(), *right.get_lines()]
+    left.legend(handles, [str(h.get_label()) for h in handles], loc="lower right")
+    left.grid(alpha=0.3)
+    figure.tight_layout()
+    beside = path.with_name(f".{path.name}.tmp.png")
+    figure.savefig(beside)
+    plt.close(figure)
+    beside.replace(path)
+    return path
+
+
+def _line(
+    axes: Any,
+    steps: list[float],
+    rows: list[Any],
+    name: str,
+    label: str,
+    colour: str,
+    mark: str = "",
+) -> None:
+    points = [
+        (step, row["metrics"][name])
+        for step, row in zip(steps, rows, strict=True)
+        if row["metrics"].get(name) is not None
+    ]
+    if points:
+        axes.plot(*zip(*points, strict=True), color=colour, label=label, marker=mark or None)

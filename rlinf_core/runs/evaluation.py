@@ -1,0 +1,107 @@
+"""Evaluation: one greedy episode from each declared initial state, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rlinf_core.data.outcomes import wilson_interval
+from rlinf_core.protocols.runtime import WorkerGroup
+from rlinf_core.protocols.simulator import Spaces
+from rlinf_core.runs.layout import stage_keys
+from rlinf_core.runs.session import Session
+from rlinf_core.runs.video import write_grid
+
+_RECORDED = 9  # episodes in a video's grid
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Outcome of an evaluation; intervals cover 95% (Wilson)."""
+
+    success_once: float
+    success_once_interval: tuple[float, float]
+    success_at_end: float
+    success_at_end_interval: tuple[float, float]
+    episodes: int
+    return_mean: float
+    length_mean: float
+    initial_states: list[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain data with its ``schema_version``."""
+        return {"schema_version": 1, **asdict(self)}
+
+    def sentence(self) -> str:
+        """Return the result in words."""
+        low, high = self.success_once_interval
+        return (
+            f"success {self.success_once:.0%} of {self.episodes} held-out initial states "
+            f"(95% interval {low:.0%} to {high:.0%}), {self.success_at_end:.0%} still solved at "
+            f"the end, mean return {self.return_mean:.1f}"
+        )
+
+
+class Evaluator:
+    """Evaluates with environments of its own, so that training's are left alone.
+
+    Args:
+        session: makes the groups, when they are first needed.
+        rollout: the group that acts, with the weights to evaluate.
+    """
+
+    def __init__(self, session: Session, rollout: WorkerGroup) -> None:
+        self._session, self._rollout = session, rollout
+        self._envs = session.run.config.evaluation.envs or session.run.config.collect.envs
+        self._groups: dict[str, WorkerGroup] = {}
+
+    def run(self, split: str, episodes: int) -> Evaluation:
+        """Visit the first ``episodes`` initial states of ``split``, each exactly once."""
+        parts = self._visit(self._group("evaluation", min(self._envs, episodes)), split, episodes)
+        done = [episode for part, _ in parts for episode in part]
+        done.sort(key=lambda e: (e.state.rpartition("/")[0], int(e.state.rpartition("/")[2])))
+        once, at_end = (sum(getattr(e, f"success_{w}") for e in done) for w in ("once", "at_end"))
+        count = len(done)
+        return Evaluation(
+            success_once=once / count,
+            success_once_interval=wilson_interval(once, count),
+            success_at_end=at_end / count,
+            success_at_end_interval=wilson_interval(at_end, count),
+            episodes=count,
+            return_mean=sum(e.total for e in done) / count,
+            length_mean=sum(e.length for e in done) / count,
+            initial_states=[e.state for e in done],
+        )
+
+    def record(self, split: str, path: Path) -> bool:
+        """Write a video grid of the first few episodes; return False where nothing can render."""
+        parts = self._visit(self._group("recording", _RECORDED), split, _RECORDED, frames=True)
+        frames = [pictures for _, pictures in parts if pictures is not None]
+        if len(frames) < len(parts):
+            return False
+        write_grid(path, frames)
+        return True
+
+    def spaces(self, episodes: int) -> Spaces:
+        """Return what one environment shows and takes."""
+        group = self._group("evaluation", min(self._envs, episodes))
+        spaces: Spaces = group.call("spaces").wait()[0]
+        return spaces
+
+    def _group(self, name: str, envs: int) -> WorkerGroup:
+        if name not in self._groups:
+            self._groups[name] = self._session.simulation(name, envs, stages=1)
+        return self._groups[name]
+
+    def _visit(
+        self, group: WorkerGroup, split: str, episodes: int, frames: bool = False
+    ) -> list[Any]:
+        runtime = self._session.runtime
+        observations = runtime.channel(f"{group.name}.observations")
+        actions = runtime.channel(f"{group.name}.actions")
+        visited = group.call("evaluate", split, episodes, observations, actions, frames)
+        answered = self._rollout.call("answer", stage_keys(group.size, 1), observations, actions)
+        parts = visited.wait()
+        answered.wait()
+        return parts

@@ -1,0 +1,51 @@
+"""Ctrl-C: the first asks for a stop after a safe checkpoint, the second for one right now.
+
+The second makes the driver's wait raise ``KeyboardInterrupt``, so everything is still closed in
+order; should that not end, a third is the system's own.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class StopRequest:
+    """Whether somebody asked the run to stop, and how urgently.
+
+    Args:
+        now: called at the second signal.
+        report: told that the first signal was understood.
+    """
+
+    def __init__(self, now: Callable[[], None], report: Callable[[str], None]) -> None:
+        self.asked = False
+        self._now, self._report = now, report
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal."""
+        if self.asked:
+            signal.signal(number, signal.SIG_DFL)
+            self._now()
+            return
+        self.asked = True
+        self._report("stopping after this iteration's checkpoint; once more to stop now")
+
+
+@contextmanager
+def stop_on_signal(now: Callable[[], None], report: Callable[[str], None]) -> Iterator[StopRequest]:
+    """Turn SIGINT and SIGTERM into a :class:`StopRequest` within the block."""
+    request = StopRequest(now, report)
+    if threading.current_thread() is not threading.main_thread():
+        yield request  # signals belong to the main thread; a caller elsewhere stops otherwise
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, request) for number in numbers]
+    try:
+        yield request
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

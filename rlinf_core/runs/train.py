@@ -1,0 +1,248 @@
+"""Training a run: its folder, loggers and checkpoints around the flow of ``embodied.py``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rlinf_core.config.validate import Run, to_plain
+from rlinf_core.files import choose_folder, locked, write_json
+from rlinf_core.plugins.resolve import load
+from rlinf_core.protocols.logger import RunInfo, RunLogger
+from rlinf_core.runs.checkpoint import Checkpoint, CheckpointStore
+from rlinf_core.runs.curve import draw_curve
+from rlinf_core.runs.embodied import EmbodiedRun
+from rlinf_core.runs.evaluation import Evaluation
+from rlinf_core.runs.interrupt import StopRequest, stop_on_signal
+from rlinf_core.runs.session import open_runtime
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a training run came to; paths are None where there is no such file."""
+
+    outcome: str
+    steps: int
+    env_steps: int
+    seconds: float
+    folder: Path
+    checkpoint: Path | None = None
+    metrics: Path | None = None
+    curve: Path | None = None
+    video: Path | None = None
+    video_note: str | None = None
+    evaluation: Evaluation | None = None
+    last_metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain data with its ``schema_version``."""
+        plain = {k: str(v) if isinstance(v, Path) else v for k, v in asdict(self).items()}
+        plain["evaluation"] = None if self.evaluation is None else self.evaluation.as_json()
+        return {"schema_version": 1, **plain}
+
+
+class Loggers:
+    """Every logger of a run behind one face."""
+
+    def __init__(self, run: Run, info: RunInfo) -> None:
+        self._all: list[RunLogger] = [
+            load(chosen.component)(chosen.config, info) for chosen in run.loggers
+        ]
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Hand on the metrics of one step."""
+        for logger in self._all:
+            logger.log(step, metrics)
+
+    def message(self, text: str) -> None:
+        """Hand on a line meant for a person."""
+        for logger in self._all:
+            logger.message(text)
+
+    def artifact(self, step: int, name: str, path: Path) -> None:
+        """Hand on a file that the run made."""
+        for logger in self._all:
+            logger.artifact(step, name, path)
+
+    def close(self, outcome: str) -> None:
+        """End every logger."""
+        for logger in self._all:
+            logger.close(outcome)
+
+
+@contextmanager
+def _open_loggers(run: Run, info: RunInfo) -> Iterator[Loggers]:
+    loggers = Loggers(run, info)
+    outcome = "failed"
+    try:
+        yield loggers
+        outcome = "done"
+    except KeyboardInterrupt:
+        outcome = "interrupted"
+        raise
+    finally:
+        loggers.close(outcome)
+
+
+def train(run: Run, output: Path | None, resume: bool) -> Result:
+    """Train until the run's ``steps`` are done or somebody asks it to stop.
+
+    Args:
+        run: the validated run.
+        output: the run's folder; None chooses one below ``runs/``.
+        resume: go on from the last whole checkpoint in that folder.
+
+    Raises:
+        RequestError: the folder cannot be used.
+        WorkerFailed: a worker raised or died; checkpoints written before stay.
+    """
+    folder = choose_folder(run.config.name, output, resume)
+    with locked(folder):
+        return _train_in(folder, run, resume)
+
+
+def _train_in(folder: Path, run: Run, resume: bool) -> Result:
+    config = run.config
+    notes: list[str] = []
+    store = CheckpointStore(folder, config.checkpoint.keep, config.checkpoint.best)
+    checkpoint = store.last(notes.append) if resume else None
+    if resume:
+        notes.append(
+            f"no whole checkpoint in {folder}: starting at step 0"
+            if checkpoint is None
+            else f"resuming after step {checkpoint.step} from {checkpoint.folder}"
+        )
+    plain = to_plain(run)
+    if checkpoint is not None:
+        notes += _differences(checkpoint.run, plain)
+    write_json(folder / "run.json", plain)
+    info = RunInfo(
+        name=config.name,
+        folder=folder,
+        config=plain,
+        first_step=checkpoint.step if checkpoint else 0,
+        total_steps=config.steps,
+    )
+    with ExitStack() as stack:
+        loggers = stack.enter_context(_open_loggers(run, info))
+        for note in notes:
+            loggers.message(note)
+        runtime = stack.enter_context(open_runtime(run))
+        stop = stack.enter_context(stop_on_signal(runtime.interrupt, loggers.message))
+        embodied = EmbodiedRun(run, runtime, loggers.message)
+        return _Training(folder, run, plain, store, loggers, embodied, stop).go(checkpoint)
+
+
+class _Training:
+    """One try at a run: iterations, checkpoints between them, and what is made at the end."""
+
+    def __init__(
+        self,
+        folder: Path,
+        run: Run,
+        plain: Mapping[str, Any],
+        store: CheckpointStore,
+        loggers: Loggers,
+        embodied: EmbodiedRun,
+        stop: StopRequest,
+    ) -> None:
+        self._folder, self._config, self._plain = folder, run.config, plain
+        self._store, self._loggers, self._embodied, self._stop = store, loggers, embodied, stop
+        self._began = time.monotonic()
+        self._step, self._env_steps = 0, 0
+        self._metrics: Mapping[str, float] = {}
+        self._saved: Path | None = None
+
+    def go(self, checkpoint: Checkpoint | None) -> Result:
+        every = self._config.checkpoint.every
+        if checkpoint is not None:
+            self._embodied.load(checkpoint)
+            self._step, self._saved = checkpoint.step, checkpoint.folder
+            self._env_steps = int(checkpoint.state["env_steps"])
+            self._metrics = checkpoint.state["metrics"]
+        for iteration in self._embodied.iterate():
+            self._step, self._env_steps = iteration.step, iteration.env_steps
+            self._metrics = self._with_evaluation(iteration.metrics)
+            self._loggers.log(self._step, self._metrics)
+            self._saved = None
+            if self._stop.asked:
+                break
+            if every and self._step % every == 0:
+                self._save()
+        if self._saved is None and self._step:
+            self._save()
+        if self._stop.asked and self._step < self._config.steps:
+            return self._result("interrupted")
+        return self._finish()
+
+    def _with_evaluation(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
+        every = self._config.evaluation.every
+        if not every or self._step % every:
+            return metrics
+        evaluation = self._embodied.evaluate()
+        self._loggers.message(f"step {self._step}: {evaluation.sentence()}")
+        return {
+            **metrics,
+            "evaluation/success_once": evaluation.success_once,
+            "evaluation/success_at_end": evaluation.success_at_end,
+            "evaluation/return": evaluation.return_mean,
+        }
+
+    def _save(self) -> None:
+        self._saved = self._store.write(self._step, self._embodied.save, self._plain)
+
+    def _finish(self) -> Result:
+        """Evaluate what was learned, draw its curve and record it."""
+        seconds = time.monotonic() - self._began
+        evaluation = self._embodied.evaluate()
+        write_json(self._folder / "evaluation.json", evaluation.as_json())
+        video, note = None, None
+        if self._config.evaluation.video:
+            path = self._folder / "videos" / f"step-{self._step}.mp4"
+            if self._embodied.record(path):
+                video = path
+                self._loggers.artifact(self._step, "video", path)
+            else:
+                note = "no video: this machine has no OpenGL that the simulator can use"
+        return self._result("done", seconds, evaluation, video, note)
+
+    def _result(
+        self,
+        outcome: str,
+        seconds: float | None = None,
+        evaluation: Evaluation | None = None,
+        video: Path | None = None,
+        video_note: str | None = None,
+    ) -> Result:
+        log = self._folder / "metrics.jsonl"
+        metrics = log if log.exists() else None
+        return Result(
+            outcome=outcome,
+            steps=self._step,
+            env_steps=self._env_steps,
+            seconds=time.monotonic() - self._began if seconds is None else seconds,
+            folder=self._folder,
+            checkpoint=self._saved,
+            metrics=metrics,
+            curve=draw_curve(self._folder / "curve.png", metrics, self._config.name),
+            video=video,
+            video_note=video_note,
+            evaluation=evaluation,
+            last_metrics=self._metrics,
+        )
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Return a sentence for each option that is not what the checkpoint was made with."""
+    notes: list[str] = []
+    for key in sorted({*before, *now}):
+        old, new = before.get(key), now.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            notes += _differences(old, new, f"{prefix}{key}.")
+        elif old != new:
+            notes.append(f"{prefix}{key} was {old!r} in the checkpoint; going on with {new!r}")
+    return notes

@@ -1,0 +1,155 @@
+"""RolloutWorker: answers observations with actions, and makes trajectories of what came of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlinf_core.data.batch import Batch
+from rlinf_core.data.draws import Draws
+from rlinf_core.data.trajectory import TrajectoryBuilder
+from rlinf_core.plugins.resolve import resolve_ref
+from rlinf_core.protocols.policy import Mode
+from rlinf_core.protocols.rollout_engine import RolloutEngine
+from rlinf_core.protocols.runtime import Channel
+from rlinf_core.protocols.simulator import Spaces
+from rlinf_core.protocols.weight_transport import Layout, Receipt, WeightTransport
+from rlinf_core.runs.layout import StageKey, served_by
+from rlinf_core.runs.workers.build import policy_factory
+from rlinf_core.runtime.worker import Place, Worker
+from rlinf_core.specs import ComponentRef
+from rlinf_core.transport.weights import stream_from_files
+
+_OUTCOME = ("reward", "terminated", "truncated", "success", "valid")
+
+
+class RolloutWorker(Worker):
+    """Runs the policy in a rollout engine.
+
+    Args:
+        engine: the rollout engine, with ``engine_config`` its validated configuration.
+        model: the policy, with ``model_config``.
+        weights: the weight transport, with ``weights_config``.
+        device: torch name of the device.
+        chunk: actions per step.
+        seed: the run's seed; keys every random number that the policy draws.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        engine: ComponentRef,
+        engine_config: Any,
+        model: ComponentRef,
+        model_config: Any,
+        weights: ComponentRef,
+        weights_config: Any,
+        device: str,
+        chunk: int,
+        seed: int,
+    ) -> None:
+        super().__init__(place)
+        self._engine: RolloutEngine = resolve_ref(engine)(engine_config, device)
+        self._transport: WeightTransport = resolve_ref(weights)(weights_config)
+        self._model, self._model_config = model, model_config
+        self._chunk, self._seed = chunk, seed
+
+    def build(self, spaces: Spaces) -> None:
+        """Make the policy."""
+        self._engine.build(
+            policy_factory(self._model, self._model_config, spaces, self._chunk, self._seed)
+        )
+
+    def open_weights(self, channel: Channel, source: Layout, target: Layout) -> None:
+        """Get ready to receive weights through ``channel``."""
+        self._transport.open(channel, source, target)
+
+    def receive_weights(self) -> Receipt:
+        """Wait for the next version of the weights and load it."""
+        return self._transport.receive(self._engine)
+
+    def load_weights(self, folder: str, version: int) -> None:
+        """Load the weights of a checkpoint."""
+        from pathlib import Path
+
+        self._engine.load(stream_from_files(Path(folder), version), version)
+
+    # --- serving ---------------------------------------------------------------------------------
+
+    def serve(
+        self,
+        first_step: int,
+        steps: int,
+        keys: list[StageKey],
+        observations: Channel,
+        actions: Channel,
+        trajectories: Channel,
+    ) -> None:
+        """Answer ``steps`` observations of each stage and send its trajectory.
+
+        Args:
+            first_step: run-wide number of the first step; keys the policy's random numbers.
+            keys: all stages; this worker serves its share of them.
+        """
+        mine = served_by(keys, self.place.size, self.place.rank)
+        builders = {key: TrajectoryBuilder() for key in mine}
+        for step in range(steps):
+            for key in mine:
+                message = observations.get(key=key)
+                builder = builders[key]
+                if step:
+                    self._outcome(builder, message)
+                actions.put(self._act(builder, message, first_step + step), key=key)
+        for key in mine:
+            message = observations.get(key=key)
+            self._outcome(builders[key], message)
+            last = self._engine.act(message["obs"], None, Mode.VALUE)
+            trajectory = builders[key].build(last.value)
+            rows = len(trajectory) * len(message)
+            trajectories.put(trajectory, weight=rows, version=self._engine.version)
+
+    def answer(self, keys: list[StageKey], observations: Channel, actions: Channel) -> None:
+        """Answer greedily until each stage says that it has ended (evaluation)."""
+        mine = served_by(keys, self.place.size, self.place.rank)
+        while mine:
+            for key in list(mine):
+                message = observations.get(key=key)
+                if message is None:
+                    mine.remove(key)
+                else:
+                    actions.put(
+                        self._engine.act(message["obs"], None, Mode.GREEDY).actions, key=key
+                    )
+
+    def close(self) -> None:
+        """Close the engine."""
+        self._engine.close()
+
+    def _act(self, builder: TrajectoryBuilder, message: Batch, step: int) -> Tensor:
+        ids = message["env"]  # [n]
+        numbers = torch.full_like(ids, step)  # [n]
+        draws = Draws(self._seed, ids.tolist(), numbers.tolist())
+        act = self._engine.act(message["obs"], draws, Mode.SAMPLE)
+        assert act.actions is not None
+        builder.act(
+            obs=message["obs"],
+            replay=act.replay,
+            logp=act.logp,
+            value=act.value,
+            env=ids,
+            step=numbers,
+            version=torch.full_like(ids, self._engine.version),
+        )
+        return act.actions
+
+    def _outcome(self, builder: TrajectoryBuilder, message: Batch) -> None:
+        final_values = None
+        if "final_obs" in message:
+            truncated = (message["truncated"] & message["valid"]).any(dim=1)  # [n]
+            act = self._engine.act(message["final_obs"].rows(truncated), None, Mode.VALUE)
+            if act.value is not None:
+                final_values = torch.zeros(len(message), dtype=act.value.dtype)  # [n]
+                final_values[truncated] = act.value
+        builder.outcome(final_values, **{name: message[name] for name in _OUTCOME})

@@ -1,0 +1,279 @@
+"""SimulationWorker: owns environments, steps them with actions that arrive, sends what they see.
+
+Every message it sends is a batch of n rows, one per environment of a stage:
+
+    obs, env                                 what to act on next, and whose it is
+    reward, terminated, truncated, success, valid   [n, C], of the step before (not in the first)
+    final_obs                                only where an episode was truncated in that step
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from rlinf_core.data.batch import Batch
+from rlinf_core.data.draws import stream_seed
+from rlinf_core.data.episode import EpisodeMeter, ends
+from rlinf_core.data.outcomes import Episode
+from rlinf_core.errors import RequestError, SimulatorError
+from rlinf_core.plugins.resolve import resolve_ref
+from rlinf_core.protocols.runtime import Channel
+from rlinf_core.protocols.simulator import Autoreset, EnvSlots, Simulator, Spaces, StateId, Step
+from rlinf_core.runs.layout import stage_ids
+from rlinf_core.runtime.worker import Place, Worker
+from rlinf_core.specs import ComponentRef
+
+
+class SimulationWorker(Worker):
+    """Collects rollouts and evaluates, in lockstep with rollout workers through two channels.
+
+    Args:
+        simulator: what to simulate with.
+        config: its validated configuration.
+        envs: number of environments of the whole group.
+        stages: number of pipeline stages; each has its own simulator.
+        chunk: actions per step.
+        seed: the run's seed; decides which initial state each episode starts from.
+        group_size: this many consecutive environments start from the same states.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        simulator: ComponentRef,
+        config: Any,
+        envs: int,
+        stages: int,
+        chunk: int,
+        seed: int,
+        group_size: int = 1,
+    ) -> None:
+        super().__init__(place)
+        make = resolve_ref(simulator)
+        ids = stage_ids(envs, place.size, place.rank, stages)
+        self._stages: list[Stage] = []
+        try:
+            for stage in ids:
+                sim = make(config, EnvSlots(ids=stage, seed=seed, chunk=chunk))
+                self._stages.append(Stage(sim, seed, group_size))
+        except BaseException:
+            self.close()
+            raise
+
+    def spaces(self) -> Spaces:
+        """Return what one environment shows and takes."""
+        return self._stages[0].simulator.spaces
+
+    # --- training --------------------------------------------------------------------------------
+
+    def collect(self, steps: int, observations: Channel, actions: Channel) -> list[Episode]:
+        """Step every environment ``steps`` times; return the episodes that ended."""
+        finished: list[Episode] = []
+        for key, stage in self._keyed():
+            observations.put(stage.greeting(), key=key)
+        for _ in range(steps):
+            for key, stage in self._keyed():
+                message, ended = stage.step(actions.get(key=key))
+                observations.put(message, key=key)
+                finished += ended
+        return finished
+
+    def restart(self) -> bool:
+        """Abandon episodes that are under way; return whether there were any.
+
+        Called at a checkpoint when the simulator cannot restore its state, so that a run that goes
+        on and one that resumes there see the same.
+        """
+        return any([stage.restart() for stage in self._stages])  # noqa: C419 (every one, not the first)
+
+    def counters(self) -> dict[str, int]:
+        """Return the number of the current episode of each environment, by id."""
+        return {str(i): n for stage in self._stages for i, n in stage.counters().items()}
+
+    def set_counters(self, counters: dict[str, int]) -> None:
+        """Continue from :meth:`counters`."""
+        for stage in self._stages:
+            stage.set_counters({int(i): n for i, n in counters.items()})
+
+    # --- evaluation ------------------------------------------------------------------------------
+
+    def evaluate(
+        self, split: str, episodes: int, observations: Channel, actions: Channel, frames: bool
+    ) -> tuple[list[Episode], npt.NDArray[np.uint8] | None]:
+        """Run one episode from each of the first ``episodes`` states of ``split``.
+
+        Returns:
+            The episodes, and with ``frames`` what they looked like, uint8 [steps, n, H, W, 3] over
+            all stages; None where nothing can be rendered.
+        """
+        states = self._stages[0].simulator.initial_states(split)
+        if episodes > len(states):
+            raise RequestError(
+                f"{episodes} evaluation episodes, but split {split!r} has {len(states)} initial "
+                f"states, each visited once; ask for at most {len(states)}"
+            )
+        mine = [states[i] for i in range(self.place.rank, episodes, self.place.size)]
+        finished: list[Episode] = []
+        pictures: list[npt.NDArray[np.uint8]] = []
+        running = []
+        for position, (key, stage) in enumerate(self._keyed()):
+            stage.assign(mine[position :: len(self._stages)])
+            if stage.active():
+                observations.put(stage.message(), key=key)
+                running.append((key, stage))
+            else:
+                observations.put(None, key=key)
+        while running:
+            if frames:
+                shown = [stage.simulator.render() for _, stage in self._keyed()]
+                if any(picture is None for picture in shown):
+                    frames = False
+                else:
+                    pictures.append(np.concatenate([p for p in shown if p is not None]))
+            for key, stage in list(running):
+                message, ended = stage.step(actions.get(key=key))
+                finished += ended
+                if stage.active():
+                    observations.put(message, key=key)
+                else:
+                    observations.put(None, key=key)
+                    running.remove((key, stage))
+        return finished, np.stack(pictures) if pictures else None
+
+    def close(self) -> None:
+        """Close every simulator."""
+        for stage in self._stages:
+            stage.simulator.close()
+
+    def _keyed(self) -> list[tuple[tuple[int, int], Stage]]:
+        return [((self.place.rank, number), stage) for number, stage in enumerate(self._stages)]
+
+
+class Stage:
+    """One simulator, whose turn it is in which episode, and what it last showed."""
+
+    def __init__(self, simulator: Simulator, seed: int, group_size: int) -> None:
+        self.simulator = simulator
+        self._ids = simulator.slots.ids
+        self._seed, self._group_size = seed, group_size
+        self._episode = [0] * len(self._ids)
+        self._train = simulator.initial_states("train")
+        self._queues: list[list[StateId]] | None = None  # evaluation: states left per environment
+        self._active = torch.ones(len(self._ids), dtype=torch.bool)  # [n]
+        self._meter = EpisodeMeter(self._ids)
+        self._obs: Batch | None = None
+        self._env = torch.tensor(self._ids)  # [n]
+        self._touched = torch.zeros(len(self._ids), dtype=torch.bool)  # [n] stepped since reset
+
+    # --- which state next ------------------------------------------------------------------------
+
+    def _next_state(self, row: int) -> StateId | None:
+        if self._queues is not None:
+            return self._queues[row].pop(0) if self._queues[row] else None
+        group = self._ids[row] // self._group_size
+        chosen = stream_seed(self._seed, group, self._episode[row]) % len(self._train)
+        return self._train[chosen]
+
+    def assign(self, states: Sequence[StateId]) -> None:
+        """Prepare an evaluation: deal states to environments and start the first ones."""
+        if self.simulator.autoreset is not Autoreset.DISABLED:
+            raise SimulatorError(
+                f"{type(self.simulator).__name__} resets by itself ({self.simulator.autoreset}); "
+                "visiting chosen states needs a simulator whose autoreset is DISABLED"
+            )
+        width = len(self._ids)
+        self._queues = [list(states[row::width]) for row in range(width)]
+        self._active = torch.zeros(width, dtype=torch.bool)
+        self._reset(torch.ones(width, dtype=torch.bool))
+
+    def active(self) -> bool:
+        """Return whether any episode is under way."""
+        return bool(self._active.any())
+
+    # --- stepping --------------------------------------------------------------------------------
+
+    def greeting(self) -> Batch:
+        """Return the first message of a collection, starting episodes where there are none."""
+        if self._obs is None:
+            self._reset(torch.ones(len(self._ids), dtype=torch.bool))
+        return self.message()
+
+    def message(self) -> Batch:
+        """Return what the environments show now."""
+        assert self._obs is not None
+        return Batch({"obs": self._obs, "env": self._env})
+
+    def step(self, actions: Tensor) -> tuple[Batch, list[Episode]]:
+        """Execute a chunk [n, C, A] and start new episodes where old ones ended."""
+        step = self.simulator.step(actions)
+        _check(step, actions)
+        finished = self._meter.add(
+            step.reward, step.terminated, step.truncated, step.success, step.valid
+        )
+        ended = ends(step.terminated, step.truncated, step.valid)  # [n]
+        self._obs = step.obs
+        self._touched |= step.valid.any(dim=1)
+        entries: dict[str, Any] = {
+            name: getattr(step, name)
+            for name in ("reward", "terminated", "truncated", "success", "valid")
+        }
+        if bool((step.truncated & step.valid).any()):
+            entries["final_obs"] = step.obs if step.final_obs is None else step.final_obs
+        if bool(ended.any()):
+            for row in ended.nonzero().squeeze(-1).tolist():
+                self._episode[row] += 1
+            if self.simulator.autoreset is Autoreset.DISABLED:
+                self._reset(ended)
+            else:
+                self._meter.begin(ended, [""] * int(ended.sum()))
+                self._touched &= ~ended
+        return self.message().with_entries(**entries), finished
+
+    def _reset(self, mask: Tensor) -> None:
+        """Start the next episode of each masked environment, where there is one."""
+        rows = mask.nonzero().squeeze(-1).tolist()
+        states = [self._next_state(row) for row in rows]
+        starts = torch.zeros_like(mask)
+        starts[[row for row, state in zip(rows, states, strict=True) if state is not None]] = True
+        self._active = (self._active & ~mask) | starts
+        chosen = [state for state in states if state is not None]
+        if chosen or self._obs is None:
+            self._obs = self.simulator.reset(starts, chosen)
+        self._meter.begin(starts, [f"{state.split}/{state.index}" for state in chosen])
+        self._touched &= ~mask
+
+    # --- checkpoints -----------------------------------------------------------------------------
+
+    def restart(self) -> bool:
+        """Abandon and restart the episodes that have taken a step."""
+        under_way = self._touched.clone()
+        if self._obs is None or not bool(under_way.any()):
+            return False
+        for row in under_way.nonzero().squeeze(-1).tolist():
+            self._episode[row] += 1
+        self._reset(under_way)
+        return True
+
+    def counters(self) -> dict[int, int]:
+        """Return the number of the current episode of each environment."""
+        return dict(zip(self._ids, self._episode, strict=True))
+
+    def set_counters(self, counters: dict[int, int]) -> None:
+        """Start over at these episodes."""
+        self._episode = [counters[i] for i in self._ids]
+        self._obs = None
+
+
+def _check(step: Step, actions: Tensor) -> None:
+    """Refuse a step whose shapes break the contract, before they spread."""
+    wanted = tuple(actions.shape[:2])
+    for name in ("reward", "terminated", "truncated", "success", "valid"):
+        got = tuple(getattr(step, name).shape)
+        if got != wanted:
+            raise SimulatorError(f"step().{name} has shape {got}; wanted [N, C] = {wanted}")

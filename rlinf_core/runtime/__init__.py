@@ -1,0 +1,1 @@
+"""Who runs where: workers, groups of them, the channels between them and the runtimes."""

@@ -1,0 +1,118 @@
+"""Baton: threads of which exactly one runs at a time, in an order that never varies.
+
+Each participant is a :class:`Strand`. A strand runs until it has to wait for a condition; then it
+hands the baton to the next strand, in the order of joining, whose own condition holds. As only the
+holder of the baton changes anything, conditions need no locks, a run is repeatable step by step,
+and a debugger stops everything. Where no condition holds, nobody can ever go on: that is reported
+as a deadlock with who waits for what, instead of hanging.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from rlinf_core.errors import Deadlock
+
+
+class Cancelled(BaseException):
+    """Raised inside a waiting strand when its runtime closes."""
+
+
+class Strand:
+    """One participant: what it waits for, and the event that wakes its thread."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.ready: Callable[[], bool] | None = None
+        self.what = ""
+        self.turn = threading.Event()
+        self.cancelled: type[BaseException] | None = None
+
+
+class Baton:
+    """Owned by one runtime. The thread that makes it is the first strand, and holds it."""
+
+    def __init__(self) -> None:
+        self.driver = Strand("driver")
+        self._strands: list[Strand] = [self.driver]
+        self._here = threading.local()
+        self._here.strand = self.driver
+
+    @property
+    def strand(self) -> Strand:
+        """The strand of the calling thread."""
+        strand: Strand = self._here.strand
+        return strand
+
+    def start(self, name: str, body: Callable[[], None]) -> tuple[Strand, threading.Thread]:
+        """Add a strand that will run ``body`` when the baton first comes to it."""
+        strand = Strand(name)
+        strand.ready, strand.what = (lambda: True), "its start"
+        self._strands.append(strand)
+
+        def run() -> None:
+            strand.turn.wait()
+            strand.turn.clear()
+            strand.ready = None
+            self._here.strand = strand
+            try:
+                if strand.cancelled is None:
+                    body()
+            finally:
+                self._leave(strand)
+
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread.start()
+        return strand, thread
+
+    def wait(self, ready: Callable[[], bool], what: str) -> None:
+        """Go on when ``ready()`` is true, letting others run meanwhile.
+
+        Raises:
+            Deadlock: it is false, and so is every other strand's.
+            Cancelled: the runtime closes (or what :meth:`cancel` said).
+        """
+        me = self.strand
+        if me.cancelled is not None:
+            raise me.cancelled
+        if ready():
+            return
+        me.ready, me.what = ready, what
+        heir = self._next(me)
+        if heir is None:
+            waiting = "; ".join(f"{s.name} waits for {s.what}" for s in self._strands)
+            me.ready = None
+            raise Deadlock(f"nothing can go on: {waiting}")
+        if heir is not me:
+            heir.turn.set()
+            me.turn.wait()
+        me.turn.clear()
+        me.ready = None
+        if me.cancelled is not None:
+            raise me.cancelled
+
+    def cancel(self, strand: Strand, how: type[BaseException] = Cancelled) -> None:
+        """Make a strand's current or next wait raise ``how`` when it next gets the baton."""
+        strand.cancelled = how
+        if strand.ready is not None:
+            strand.ready = lambda: True
+
+    def end(self, strand: Strand) -> None:
+        """Cancel a strand and wait until it has ended."""
+        self.cancel(strand)
+        self.wait(lambda: strand not in self._strands, f"{strand.name} to end")
+
+    def _next(self, me: Strand) -> Strand | None:
+        start = self._strands.index(me) + 1
+        order = self._strands[start:] + self._strands[:start]
+        return next((s for s in order if s.ready is not None and s.ready()), None)
+
+    def _leave(self, me: Strand) -> None:
+        start = self._strands.index(me)
+        order = self._strands[start + 1 :] + self._strands[:start]
+        self._strands.remove(me)
+        heir = next((s for s in order if s.ready is not None and s.ready()), None)
+        # The driver waits for each strand that it ends, so there is always an heir but at exit.
+        if heir is not None:
+            heir.turn.set()

@@ -1,0 +1,50 @@
+"""Worker: a plain class whose instances a runtime makes, calls and closes.
+
+The classes that do a run's work stand in ``rlinf_core.runs.workers``; a runtime knows them by
+their ``"module:Class"`` string only.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+
+from rlinf_core.protocols.runtime import WorkerSpec
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a worker finds itself.
+
+    Attributes:
+        group: name of its group.
+        rank: its number within the group, from 0.
+        size: number of workers in the group.
+    """
+
+    group: str
+    rank: int = 0
+    size: int = 1
+
+
+class Worker:
+    """Base of all workers. Public methods may be called by name from the driver.
+
+    Args:
+        place: where this worker finds itself; the runtime gives it.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    def close(self) -> None:
+        """Free everything; called once, also after a failure."""
+
+
+def make_worker(spec: WorkerSpec, place: Place) -> Worker:
+    """Import a worker's class where it runs and make it."""
+    module, _, name = spec.target.partition(":")
+    worker = getattr(importlib.import_module(module), name)(place, **spec.arguments)
+    if not isinstance(worker, Worker):
+        raise TypeError(f"{spec.target} made a {type(worker).__name__}; wanted a Worker")
+    return worker

@@ -1,0 +1,339 @@
+"""Zygote: a process that imports once and forks children in milliseconds.
+
+Two halves: what the driver holds (:class:`Zygote`, :class:`Child`) and, from :func:`serve` on, what
+runs in the other processes. What a child does is its target's business, not this module's.
+
+Why not fork the driver: it has threads, a device and a user's objects. Why not start each process
+afresh: importing a simulator takes seconds. The zygote has one thread and no renderer. Nothing
+outlives the driver: zygote and children each end when their own socket closes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import pickle
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import weakref
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from rlinf_core.errors import RuntimeFailure
+
+_ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
+_LARGEST = 32_768  # a longer variable travels by socket: Linux refuses to exec with one > 128 KiB
+_GRACE = 2.0  # seconds that children get to end by themselves
+
+
+class Failure(NamedTuple):
+    """The last thing a child says when it failed."""
+
+    traceback: str
+
+
+class Connection:
+    """One end of a private socket pair: whole pickles, and file descriptors beside them."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self.fds: list[int] = []  # what came with the last message; the receiver closes them
+
+    def send(self, message: object, fds: Sequence[int] = ()) -> None:
+        """Send one message. Raises ``OSError`` where the other end is gone."""
+        payload = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        socket.send_fds(self._socket, [struct.pack("!Q", len(payload))], list(fds))
+        self._socket.sendall(payload)
+
+    def receive(self) -> Any:
+        """Wait for one message. Raises ``EOFError`` where the other end is gone."""
+        try:
+            head, self.fds, _, _ = socket.recv_fds(self._socket, 8, 64)
+            for fd in self.fds:
+                os.set_inheritable(fd, False)
+            (size,) = struct.unpack("!Q", head + self._read(8 - len(head)))
+            return pickle.loads(self._read(size))
+        except ConnectionError as error:
+            raise EOFError("the other end is gone") from error
+
+    def _read(self, size: int) -> bytes:
+        payload = bytearray()
+        while len(payload) < size:
+            piece = self._socket.recv(min(size - len(payload), 1 << 20))
+            if not piece:
+                raise EOFError("the other end is gone")
+            payload += piece
+        return bytes(payload)
+
+    def fileno(self) -> int:
+        """Return the descriptor, for selectors."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Close this end; the other one sees the end of the stream."""
+        self._socket.close()
+
+
+class Child(Connection):
+    """The driver's end of a forked process; made by :meth:`Zygote.fork`.
+
+    ``send``, ``receive`` and ``pid`` raise :class:`RuntimeFailure` where the child raised (with its
+    traceback), could not start, or died (with its exit status and the end of its standard error).
+    """
+
+    def __init__(self, sock: socket.socket, zygote: Zygote, target: str) -> None:
+        super().__init__(sock)
+        self._zygote, self._target = zygote, target
+        self._pid = 0
+
+    @property
+    def pid(self) -> int:
+        """Process id, which is the child's first message; waits until it runs."""
+        if not self._pid:
+            self._pid = int(self._next())
+        return self._pid
+
+    def send(self, message: object, fds: Sequence[int] = ()) -> None:
+        """Send a message to the target."""
+        try:
+            super().send(message, fds)
+        except OSError:
+            self.receive()  # raises its last words, if it left any
+            raise RuntimeFailure(f"{self._target} has ended") from None
+
+    def receive(self) -> Any:
+        """Wait for the target's next message."""
+        _ = self.pid
+        return self._next()
+
+    def _next(self) -> Any:
+        try:
+            message = super().receive()
+        except EOFError:
+            raise RuntimeFailure(self._obituary()) from None
+        if isinstance(message, Failure):
+            raise RuntimeFailure(f"{self._target} failed:\n{message.traceback.rstrip()}")
+        return message
+
+    def exit_status(self, timeout: float = 0.0) -> int | None:
+        """Wait for the exit status (``-9`` for signal 9); None: it still runs or never started."""
+        return self._zygote.exit_status(self._pid, timeout)
+
+    def end(self, timeout: float = _GRACE) -> None:
+        """Close, wait up to ``timeout`` seconds, and kill a child that is still there."""
+        self.close()
+        if self._pid and self.exit_status(timeout) is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+
+    def _obituary(self) -> str:
+        status = self.exit_status(_GRACE) if self._pid else None
+        who = f"process {self._pid} of {self._target}" if self._pid else self._target
+        if status is None:
+            how = f"went away or never started; {self._zygote.condition()}"
+        else:
+            how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"left {status}"
+        return f"{who} {how}\nend of its standard error:\n{self._zygote.stderr_tail()}".rstrip()
+
+
+class Zygote:
+    """Starts the process and returns at once; imports go on while the driver does other things.
+
+    Args:
+        imports: modules to import, once, before the first fork.
+        environment: variables on top of the driver's own and of one thread per process.
+    """
+
+    def __init__(
+        self, imports: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    ) -> None:
+        wanted = {**os.environ, **_ONE_THREAD, **(environment or {})}
+        large = {k: v for k, v in wanted.items() if len(os.fsencode(v)) > _LARGEST}
+        ours, theirs = socket.socketpair()
+        boot = (
+            "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+            f"sys.path[:] = {sys.path!r}; "
+            f"from rlinf_core.runtime.zygote import serve; serve({theirs.fileno()})"
+        )
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", boot],
+                env={k: v for k, v in wanted.items() if k not in large},
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,  # the driver's own standard output is for results
+                stderr=subprocess.STDOUT,
+            )
+        self._control, self._lock = Connection(ours), threading.Lock()
+        self._tail: deque[bytes] = deque(maxlen=40)
+        pump = threading.Thread(target=_pump, args=(self._process.stdout, self._tail), daemon=True)
+        pump.start()
+        self.close = weakref.finalize(self, _end, self._process, self._control, pump)
+        """End the zygote and all its children; may be called twice."""
+        with contextlib.suppress(OSError):  # an early death shows at the first fork
+            self._control.send((large, tuple(imports)))
+
+    def fork(self, target: str, arguments: object = None, fds: Sequence[int] = ()) -> Child:
+        """Start ``target(connection, arguments, fds)`` in a new process, without waiting for it.
+
+        Args:
+            target: ``"pkg.module:function"``. What it raises, and that an import failed, shows at
+                the child's next message.
+            arguments: anything picklable, unpickled in the child.
+            fds: open files to hand over, such as shared memory; the caller keeps its own.
+
+        Raises:
+            RuntimeFailure: the zygote has ended.
+        """
+        ours, theirs = socket.socketpair()
+        work = pickle.dumps((target, arguments), pickle.HIGHEST_PROTOCOL)
+        with theirs, self._lock:
+            try:
+                self._control.send(("fork", work, 0.0), [theirs.fileno(), *fds])
+            except OSError:
+                ours.close()
+                why = f"{self.condition()}\n{self.stderr_tail()}"
+                raise RuntimeFailure(f"cannot start {target}; {why}") from None
+        return Child(ours, self, target)
+
+    def exit_status(self, pid: int, timeout: float = 0.0) -> int | None:
+        """Return a child's exit status, waiting up to ``timeout`` seconds; None: it still runs."""
+        with self._lock, contextlib.suppress(OSError, EOFError):
+            self._control.send(("status", pid, timeout))
+            status: int | None = self._control.receive()
+            return status
+        return None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the zygote itself runs."""
+        return self._process.poll() is None
+
+    def condition(self) -> str:
+        """Say the same in words."""
+        if self.alive:
+            return "its zygote runs"
+        return f"its zygote ended with status {self._process.returncode}"
+
+    def stderr_tail(self) -> str:
+        """Return the last lines that the zygote and its children wrote."""
+        return b"".join(self._tail).decode(errors="replace")
+
+
+def _pump(pipe: Any, tail: deque[bytes]) -> None:
+    """Pass on what children print, and keep the last lines for the error of one that dies."""
+    with pipe:
+        for line in pipe:
+            tail.append(line)
+            with contextlib.suppress(Exception):  # a closed stderr must not stop the children
+                sys.stderr.write(line.decode(errors="replace"))
+
+
+def _end(process: subprocess.Popen[bytes], control: Connection, pump: threading.Thread) -> None:
+    control.close()
+    try:
+        process.wait(2 * _GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    pump.join(1.0)
+
+
+# --- in the zygote and its children -------------------------------------------------------------
+
+_statuses: dict[int, int | None] = {}
+"""Exit status of every child by process id; None while it runs."""
+
+
+def serve(fd: int) -> NoReturn:
+    """Run the zygote on the inherited socket ``fd`` until the driver goes away."""
+    control, failure = Connection(socket.socket(fileno=fd)), None
+    with contextlib.suppress(EOFError, OSError):
+        variables, imports = control.receive()
+        os.environ.update(variables)
+        try:
+            for name in imports:
+                importlib.import_module(name)
+        except BaseException:
+            failure = Failure(traceback.format_exc())
+        signal.signal(signal.SIGCHLD, _reap)  # not before: imports may wait for their own children
+        gc.collect()
+        gc.freeze()  # the collector will not touch, and so not copy, pages shared with children
+        while True:
+            verb, subject, timeout = control.receive()
+            if verb == "fork":
+                _fork(control, failure, subject)
+            else:
+                _wait([subject], timeout)
+                control.send(_statuses.get(subject))
+    _wait(list(_statuses), _GRACE)
+    for pid, status in list(_statuses.items()):
+        if status is None:
+            os.kill(pid, signal.SIGKILL)
+    os._exit(0)
+
+
+def _fork(control: Connection, failure: Failure | None, work: bytes) -> None:
+    fds = control.fds
+    if failure is None:
+        zygote, pid = os.getpid(), os.fork()
+        if pid == 0:
+            control.close()
+            _run(zygote, work, fds)
+        _statuses.setdefault(pid, None)  # it may have ended already
+    else:
+        with contextlib.suppress(OSError):
+            Connection(socket.socket(fileno=os.dup(fds[0]))).send(failure)
+    for fd in fds:
+        os.close(fd)
+
+
+def _run(zygote: int, work: bytes, fds: list[int]) -> NoReturn:
+    """Be the child: call the target, leave with its outcome, and run none of the zygote's exits."""
+    status = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to decide
+        if sys.platform == "linux":  # a second belt, for a child deep in C code
+            ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
+        if os.getppid() != zygote:
+            os._exit(status)
+        connection = Connection(socket.socket(fileno=fds[0]))
+        connection.send(os.getpid())
+        try:
+            target, arguments = pickle.loads(work)
+            module, _, name = target.partition(":")
+            getattr(importlib.import_module(module), name)(connection, arguments, fds[1:])
+            status = 0
+        except BaseException:
+            connection.send(Failure(traceback.format_exc()))
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _reap(*_: object) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            _statuses[ended[0]] = os.waitstatus_to_exitcode(ended[1])
+
+
+def _wait(pids: Sequence[int], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while any(_statuses.get(pid, 0) is None for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.005)

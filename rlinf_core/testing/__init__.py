@@ -1,0 +1,18 @@
+"""For plugin authors' tests: contracts to subclass, and a small world to test against.
+
+Nothing in the core imports this package. Needs pytest.
+
+A simulator's test file is as short as this::
+
+    from rlinf_core.testing import SimulatorContract
+
+    class TestMySimulator(SimulatorContract):
+        def make(self, slots):
+            return make_simulator(MyConfig(), slots)
+"""
+
+from rlinf_core.testing.policy_contract import PolicyContract
+from rlinf_core.testing.simulator_contract import SimulatorContract
+from rlinf_core.testing.toy import ToyConfig, ToyPolicy, ToySimulator
+
+__all__ = ["PolicyContract", "SimulatorContract", "ToyConfig", "ToyPolicy", "ToySimulator"]
