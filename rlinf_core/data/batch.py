@@ -162,16 +162,17 @@ class Batch(Mapping[str, Any]):
         """Stack batches of equal entries along a new first dimension."""
         return _join(batches, torch.stack, strings=False)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return nested dictionaries that share this batch's leaves."""
+        return {k: v.to_dict() if isinstance(v, Batch) else v for k, v in self._entries.items()}
+
     # --- TensorDict ------------------------------------------------------------------------------
 
     def to_tensordict(self) -> Any:
         """Return a ``tensordict.TensorDict`` that shares this batch's tensors (tensordict)."""
         from tensordict import TensorDict
 
-        def plain(batch: Batch) -> dict[str, Any]:
-            return {k: plain(v) if isinstance(v, Batch) else v for k, v in batch._entries.items()}
-
-        return TensorDict(plain(self), batch_size=[self._rows])
+        return TensorDict(self.to_dict(), batch_size=[self._rows])
 
     @staticmethod
     def from_tensordict(source: Any) -> Batch:

@@ -9,7 +9,8 @@ What is reported of episodes that ended stands in ``outcomes.py``, which needs n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,6 +49,9 @@ def _same_shape(**tensors: Tensor) -> None:
         raise BatchError(f"shapes {shapes}; wanted one shape [N, C] for all")
 
 
+_COUNTED = ("length", "total", "once", "last")
+
+
 class EpisodeMeter:
     """Follows N running episodes and hands out each one when it ends.
 
@@ -72,6 +76,19 @@ class EpisodeMeter:
         self._total[mask] = 0.0
         self._once[mask] = False
         self._last[mask] = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything, as tensors and plain data."""
+        return {
+            "states": list(self._states),
+            **{name: getattr(self, f"_{name}").clone() for name in _COUNTED},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from :meth:`state_dict`."""
+        self._states = list(state["states"])
+        for name in _COUNTED:
+            setattr(self, f"_{name}", state[name])
 
     def add(
         self, reward: Tensor, terminated: Tensor, truncated: Tensor, success: Tensor, valid: Tensor

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from rlinf_core.rl.masks import (
+    accumulation_dtype,
     require,
     require_bool,
     require_finite,
@@ -69,7 +70,7 @@ def gae(
         lam: the GAE parameter, in [0, 1].
 
     Returns:
-        advantages and returns, both ``[T, N]``, 0 at masked rows.
+        advantages and returns, both ``[T, N]``, at least in float32, 0 at masked rows.
 
     Raises:
         RLInputError: shapes that do not fit, ``gamma`` or ``lam`` out of range, or a number at a
@@ -100,6 +101,7 @@ def gae(
     unfinished = (last_valid(mask.T).T & ~ended).any(dim=0)  # [N]: bootstraps from the last row
     require_finite("the last row of values", values[-1], unfinished)
 
+    values = values.to(torch.promote_types(rewards.dtype, accumulation_dtype(values)))
     advantages, returns = torch.zeros_like(values[:-1]), torch.zeros_like(values[:-1])  # [T, N]
     next_value, next_advantage = values[-1], torch.zeros_like(values[-1])  # [N]
     for t in reversed(range(steps)):
@@ -140,12 +142,13 @@ def token_gae(
     """
     require(rewards.ndim == 2, f"rewards have shape {list(rewards.shape)}, but must be [B, L]")
     require_same_shape(rewards=rewards, values=values, mask=mask)
-    behind = values.new_zeros(values.shape[0], 1)  # [B, 1]
+    behind = values.new_zeros(values.shape[0], 1)  # [B, 1]: there is nothing to bootstrap from
+    never = torch.zeros_like(mask).T
     over_time = gae(
         rewards.T,
         torch.cat([values, behind], dim=1).T,  # [L+1, B]
-        terminated=last_valid(mask).T,
-        truncated=torch.zeros_like(mask).T,
+        terminated=never,
+        truncated=never,
         final_values=torch.zeros_like(values).T,
         mask=mask.T,
         gamma=gamma,

@@ -75,7 +75,7 @@ def grpo_advantages(
     highest = torch.where(valid, grouped, -torch.inf).amax(dim=1)
     lowest = torch.where(valid, grouped, torch.inf).amin(dim=1)
     counted = valid.any(dim=1)  # [G]
-    equal = counted & (highest == lowest)  # [G]
+    equal = highest == lowest  # [G]: never where nobody is valid
     if divide_by_std:
         divisor = (valid.sum(dim=1) - 1).clamp(min=1)
         std = (centred.square().sum(dim=1) / divisor).sqrt()

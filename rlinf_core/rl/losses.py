@@ -78,7 +78,7 @@ def ppo_terms(
         bound = dual_clip * advantages.abs()
         dual_clipped = bound < loss
         loss = torch.minimum(loss, bound)
-    return PPOTerms(where_valid(loss, mask), log_ratio, ratio, clipped, dual_clipped)
+    return PPOTerms(loss, log_ratio, ratio, clipped, dual_clipped)
 
 
 def ppo_loss(

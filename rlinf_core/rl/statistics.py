@@ -40,10 +40,9 @@ class Moments(NamedTuple):
     m2: Tensor
 
     def variance(self, *, ddof: int) -> Tensor:
-        """Return ``m2 / (n - ddof)``: 0 where that is rounding, or where ``n <= ddof``."""
-        variance = self.m2.clamp(min=0) / (self.n - ddof).clamp(min=1)
-        none = (self.n <= ddof) | (variance <= (_ROUNDING * self.mean).square())
-        return torch.where(none, 0.0, variance)
+        """Return ``m2 / (n - ddof)``; 0 where that is but rounding, as with one value or none."""
+        variance = self.m2 / (self.n - ddof).clamp(min=1)
+        return torch.where(variance <= (_ROUNDING * self.mean).square(), 0.0, variance)
 
 
 def masked_sums(x: Tensor, mask: Tensor) -> Tensor:

@@ -54,6 +54,7 @@ class EmbodiedRun:
         self._report = report
         session = Session(run, runtime)
         collect = run.config.collect
+        self._restores = session.restores
         self._simulation = session.simulation("simulation", collect.envs, collect.stages)
         self._rollout = session.rollout()
         self._training = session.training()
@@ -146,11 +147,13 @@ class EmbodiedRun:
     def save(self, folder: Path) -> dict[str, Any]:
         """Write what training needs below ``folder`` and return where the run is.
 
-        Episodes under way cannot be carried over where the simulator does not restore its state:
-        they are abandoned here, so that going on and resuming see the same.
+        Episodes under way are saved where the simulator restores its state. Elsewhere they are
+        abandoned here, so that going on and resuming see the same.
         """
         version = self._training.call("save", str(folder / "training")).wait()[0]
-        if any(self._simulation.call("restart").wait()):
+        if self._restores:
+            self._simulation.call("save", str(folder / "simulation")).wait()
+        elif any(self._simulation.call("restart").wait()):
             self._report("episodes under way were restarted: this simulator cannot restore them")
         counters: dict[str, int] = {}
         for part in self._simulation.call("counters").wait():
@@ -166,6 +169,10 @@ class EmbodiedRun:
         """Go on from a checkpoint."""
         self._training.call("load", str(checkpoint.training)).wait()
         self._simulation.call("set_counters", checkpoint.state["episode_counters"]).wait()
+        if self._restores:
+            restored = self._simulation.call("load", str(checkpoint.folder / "simulation")).wait()
+            if not all(restored):
+                self._report("episodes under way start anew: environments are laid out differently")
         self._step = checkpoint.step
         self._env_steps = int(checkpoint.state["env_steps"])
         self._metrics = checkpoint.state["metrics"]

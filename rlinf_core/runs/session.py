@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from rlinf_core.capability import Capability, Level
 from rlinf_core.config.validate import Run
 from rlinf_core.errors import RequestError
 from rlinf_core.plugins.resolve import load
@@ -61,6 +62,13 @@ class Session:
     def __init__(self, run: Run, runtime: Runtime) -> None:
         self.run, self.runtime = run, runtime
         self.device = choose_device(run)
+
+    @property
+    def restores(self) -> bool:
+        """Whether the simulator restores running episodes exactly."""
+        declared = self.run.components["simulator"].component.spec.capabilities
+        levels = {**declared, **self.run.facts["simulator"].capabilities}
+        return levels.get(Capability.RESTORE) is Level.FULL
 
     def _part(self, section: str) -> tuple[ComponentRef, Any]:
         chosen = self.run.components[section]

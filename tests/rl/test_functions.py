@@ -83,6 +83,12 @@ def test_normalize_keeps_digits_of_large_float32_numbers() -> None:
     assert got.dtype == torch.float32
 
 
+def test_a_small_spread_around_a_large_mean_is_kept() -> None:
+    x = torch.tensor([1e9, 1e9 + 1], dtype=torch.float64)
+    got = rl.normalize(x, torch.tensor([True, True]))
+    torch.testing.assert_close(got[1], torch.tensor(0.5 / (math.sqrt(0.5) + 1e-5)).double())
+
+
 def test_nan_at_a_valid_position_is_not_hidden() -> None:
     x, mask = torch.tensor([1.0, NAN, 3.0]), torch.ones(3, dtype=torch.bool)
     assert bool(rl.normalize(x, mask).isnan().any())
@@ -139,6 +145,12 @@ def test_gae_refuses_what_would_spread(name: str, at: tuple[int, int], words: st
     assert words in str(refusal.value)
 
 
+def test_gae_needs_no_final_value_where_termination_wins() -> None:
+    inputs = gae_inputs(truncated=torch.tensor([[True, True], [False, False]]))
+    result = rl.gae(**inputs, gamma=0.5, lam=0.9)
+    assert result.returns[0].tolist() == [2.0, 1.0]
+
+
 def test_gae_does_not_read_what_no_valid_row_needs() -> None:
     inputs = gae_inputs(mask=torch.tensor([[True, True], [False, False]]))
     inputs["rewards"][1], inputs["values"][1], inputs["values"][2] = NAN, NAN, NAN
@@ -150,6 +162,16 @@ def test_gae_does_not_read_what_no_valid_row_needs() -> None:
 def test_gae_refuses_rates_out_of_range(gamma: float, lam: float) -> None:
     with pytest.raises(RLInputError, match="must lie in"):
         rl.gae(**gae_inputs(), gamma=gamma, lam=lam)
+
+
+def test_advantages_are_at_least_float32_whatever_the_critic_and_the_rewards_are() -> None:
+    coarse = gae_inputs(values=torch.full((3, 2), 1 / 3, dtype=torch.bfloat16))
+    exact = coarse | {"values": coarse["values"].float()}
+    got = rl.gae(**coarse, gamma=0.9, lam=0.9)
+    torch.testing.assert_close(got, rl.gae(**exact, gamma=0.9, lam=0.9), rtol=0, atol=0)
+    assert got.returns.dtype == torch.float32
+    counted = rl.critic_free_returns(torch.tensor([[1], [2]]), torch.tensor([[False], [True]]))
+    assert counted.tolist() == [[3.0], [2.0]]
 
 
 def test_advantages_carry_no_gradient() -> None:
@@ -222,6 +244,14 @@ def test_trajectory_to_steps_fills_only_valid_steps() -> None:
     ]
 
 
+def test_a_group_is_equal_if_its_valid_members_are() -> None:
+    rewards = torch.tensor([-1.0, -1.0, NAN, 1.0, 1.0, NAN])
+    mask = torch.tensor([True, True, False] * 2)
+    result = rl.grpo_advantages(rewards, 3, mask)
+    assert result.advantages.tolist() == [0.0] * 6
+    assert float(result.equal_groups.total) == 2
+
+
 def test_rewards_may_be_integers() -> None:
     result = rl.grpo_advantages(torch.tensor([1, 0]), 2)
     assert result.advantages.dtype == torch.float32
@@ -230,7 +260,8 @@ def test_rewards_may_be_integers() -> None:
 
 def test_a_bound_that_float32_rounds_is_still_included() -> None:
     rewards = torch.tensor([0.1, 0.1, 0.7, 0.7])
-    assert rl.filter_groups(rewards, 2, lower=0.1, upper=0.7).keep.tolist() == [True, True]
+    for bound, keep in ((0.1, [True, False]), (0.7, [False, True])):
+        assert rl.filter_groups(rewards, 2, lower=bound, upper=bound).keep.tolist() == keep
     with pytest.raises(RLInputError, match="no group could be kept"):
         rl.filter_groups(rewards, 2, lower=0.7, upper=0.1)
 
@@ -270,6 +301,21 @@ def test_a_huge_ratio_leaves_loss_and_gradient_finite(
         (gradient,) = torch.autograd.grad(loss, logprobs)
         assert bool(torch.isfinite(loss))
         assert bool(torch.isfinite(gradient))
+
+
+def test_ppo_terms_are_finite_in_masked_slots() -> None:
+    junk = torch.tensor([NAN])
+    for term in rl.ppo_terms(junk, junk, junk, FALSE, clip_low=0.2, clip_high=0.2, dual_clip=3.0):
+        assert term.tolist() in ([0.0], [1.0])
+
+
+def test_k3_of_a_huge_difference_leaves_the_gradient_finite() -> None:
+    logprobs = torch.tensor([-1e4, 1e4], requires_grad=True)
+    mask = torch.tensor([True, True])
+    loss, _ = rl.kl_loss(logprobs, torch.zeros(2), mask, estimator="k3")
+    (gradient,) = torch.autograd.grad(loss, logprobs)
+    assert float(loss.detach()) == 10.0
+    assert gradient.tolist() == [0.0, 0.0]
 
 
 def test_a_step_above_the_threshold_has_no_gradient() -> None:

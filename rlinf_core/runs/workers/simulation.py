@@ -9,7 +9,8 @@ Every message it sends is a batch of n rows, one per environment of a stage:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from rlinf_core.data.batch import Batch
 from rlinf_core.data.draws import stream_seed
 from rlinf_core.data.episode import EpisodeMeter, ends
 from rlinf_core.data.outcomes import Episode
+from rlinf_core.data.tree import load_tree, save_tree
 from rlinf_core.errors import RequestError, SimulatorError
 from rlinf_core.plugins.resolve import resolve_ref
 from rlinf_core.protocols.runtime import Channel
@@ -100,6 +102,23 @@ class SimulationWorker(Worker):
         """Continue from :meth:`counters`."""
         for stage in self._stages:
             stage.set_counters({int(i): n for i, n in counters.items()})
+
+    def save(self, folder: str) -> None:
+        """Write everything that running episodes need to go on (capability RESTORE)."""
+        stages = [stage.state_dict() for stage in self._stages]
+        save_tree(Path(folder), f"rank-{self.place.rank}", stages)
+
+    def load(self, folder: str) -> bool:
+        """Continue from :meth:`save`; return False, changing nothing, if it was laid out else."""
+        name = f"rank-{self.place.rank}"
+        if not (Path(folder) / f"{name}.json").exists():
+            return False
+        stages = load_tree(Path(folder), name)
+        if [saved["ids"] for saved in stages] != [list(s.simulator.slots.ids) for s in self._stages]:
+            return False
+        for stage, saved in zip(self._stages, stages, strict=True):
+            stage.load_state_dict(saved)
+        return True
 
     # --- evaluation ------------------------------------------------------------------------------
 
@@ -268,6 +287,24 @@ class Stage:
         """Start over at these episodes."""
         self._episode = [counters[i] for i in self._ids]
         self._obs = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what running episodes need to go on."""
+        assert self._obs is not None
+        return {
+            "ids": list(self._ids),
+            "simulator": self.simulator.state_dict(),
+            "meter": self._meter.state_dict(),
+            "obs": self._obs.to_dict(),
+            "touched": self._touched,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from :meth:`state_dict`."""
+        self.simulator.load_state_dict(state["simulator"])
+        self._meter.load_state_dict(state["meter"])
+        self._obs = Batch(state["obs"])
+        self._touched = state["touched"]
 
 
 def _check(step: Step, actions: Tensor) -> None:
