@@ -6,6 +6,9 @@ import ctypes
 import os
 from pathlib import Path
 
+DRIVER_FOLDER = Path("/proc/driver/nvidia/gpus")
+"""Where the NVIDIA driver lists its GPUs on Linux, one folder each."""
+
 
 class Cpu:
     """This machine's processor, as one device."""
@@ -46,9 +49,8 @@ class Cuda:
 
 
 def _driver_count() -> int:
-    listed = Path("/proc/driver/nvidia/gpus")
-    if listed.is_dir():
-        return sum(1 for _ in listed.iterdir())
+    if DRIVER_FOLDER.is_dir():
+        return sum(1 for _ in DRIVER_FOLDER.iterdir())
     try:  # Windows Subsystem for Linux and containers list nothing under /proc
         driver = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
