@@ -115,7 +115,9 @@ class Batch(Mapping[str, Any]):
         """Return some rows: a slice (views), a boolean mask [B] or an index tensor (copies)."""
         if isinstance(index, slice):
             chosen = list(range(self._rows))[index]
-            return self._pick(lambda leaf: leaf[index], lambda text: [text[i] for i in chosen], len(chosen))
+            return self._pick(
+                lambda leaf: leaf[index], lambda text: [text[i] for i in chosen], len(chosen)
+            )
         index = torch.as_tensor(index)
         if index.dtype == torch.bool:
             if index.shape != (self._rows,):

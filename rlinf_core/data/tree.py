@@ -1,7 +1,7 @@
 """Nested plain data with tensors in it, kept as one JSON file and one safetensors file.
 
-    NAME.json           the structure; a tensor stands as {"tensor": "its key"}
-    NAME.safetensors    the tensors
+NAME.json           the structure; a tensor stands as {"tensor": "its key"}
+NAME.safetensors    the tensors
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from rlinf_core.data.batch import Batch
@@ -89,12 +91,14 @@ class Policy(Protocol):
         """Score recorded actions. Where weights and shapes are those of ``act``, logp is equal."""
         ...
 
-    def observe(self, obs: Batch, valid: Tensor) -> None:
+    def observe(self, obs: Batch, valid: Tensor, reduce: Callable[[Tensor], Tensor]) -> None:
         """Take observations of one finished iteration into statistics that the policy keeps.
 
         Args:
             obs: the ``obs`` entry of the trajectories, [T, N, ...].
             valid: bool [T, N].
+            reduce: sums a tensor over ranks, so that statistics are global; called equally often
+                on every rank.
 
         Statistics are buffers: frozen while an iteration runs and versioned with the weights.
         """

@@ -6,7 +6,7 @@ The state is (position, steps taken); the first action dimension moves the point
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -155,7 +155,7 @@ class ToyPolicy(nn.Module):
         logp = -0.5 * replay["noise"] ** 2 + 0 * self.gain
         return Eval(logp, torch.zeros_like(logp), -self.gain * replay["position"].abs())
 
-    def observe(self, obs: Batch, valid: Tensor) -> None:
+    def observe(self, obs: Batch, valid: Tensor, reduce: Callable[[Tensor], Tensor]) -> None:
         """Keep nothing."""
 
     def lora_targets(self) -> tuple[str, ...]:

@@ -44,7 +44,8 @@ def test_what_is_written_is_read(store, tmp_path):
     assert (found.step, found.state["env_steps"], found.run) == (3, 10, {"seed": 1})
     assert (found.training / "model.safetensors").read_text() == "weights"
     written = [p for p in found.folder.rglob("*") if p.is_file()]
-    assert sorted(str(p.relative_to(found.folder)) for p in written) == sorted(files_of_a_checkpoint())
+    names = sorted(str(p.relative_to(found.folder)) for p in written)
+    assert names == sorted(files_of_a_checkpoint())
 
 
 @pytest.mark.parametrize("name", files_of_a_checkpoint())

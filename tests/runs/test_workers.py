@@ -13,7 +13,6 @@ from rlinf_core.errors import WorkerFailed
 from rlinf_core.protocols.runtime import WorkerSpec
 from rlinf_core.protocols.weight_transport import Layout
 from rlinf_core.runs.layout import served_by, share, stage_ids, stage_keys
-from rlinf_core.runs.workers.simulation import Stage
 from rlinf_core.runtime.inline import InlineRuntime
 from rlinf_core.specs import ComponentRef, Kind
 from rlinf_core.testing import SimulatorContract, ToyConfig, ToySimulator
@@ -275,7 +274,8 @@ def test_case_w05_weights_that_leave_one_out_or_match_none_are_refused_and_chang
         with pytest.raises(Exception, match=message):
             load_into(policy, WeightStream.from_tensors(broken, 1))
     assert checksum(policy.state_dict()) == before
-    load_into(policy, WeightStream.from_tensors({"weight": torch.ones(2, 2), "bias": torch.ones(2)}, 1))
+    whole = {"weight": torch.ones(2, 2), "bias": torch.ones(2)}
+    load_into(policy, WeightStream.from_tensors(whole, 1))
     assert checksum(policy.state_dict()) != before
 
 

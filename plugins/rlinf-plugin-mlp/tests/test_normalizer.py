@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rlinf_plugin_mlp.normalizer import Normalizer
 
-from rlinf_core.api import Batch, Mode, RLInputError
+from rlinf_core.api import Batch, Mode, RLInputError, rl
 
 
 @settings(deadline=None)
@@ -24,6 +27,33 @@ def test_merged_pieces_are_the_whole(sizes, seed):
     if len(whole):
         torch.testing.assert_close(normalizer.mean, whole.mean(0))
         torch.testing.assert_close(normalizer.variance, whole.var(0, correction=0))
+
+
+def test_two_ranks_have_the_statistics_of_both_even_where_one_saw_nothing():
+    for sizes in [(40, 7), (40, 0)]:
+        pieces = [torch.randn(n, 3) * 5 + 100 for n in sizes]
+        whole = Normalizer(3, 10.0)
+        whole.update(torch.cat(pieces))
+        barrier, shares = threading.Barrier(2), [torch.empty(0)] * 2
+
+        def reducer(rank, barrier=barrier, shares=shares):
+            def reduce(part):
+                shares[rank] = part
+                barrier.wait(10)
+                total = shares[0] + shares[1]
+                barrier.wait(10)
+                return total
+
+            return reduce
+
+        ranks = [Normalizer(3, 10.0) for _ in sizes]
+        with ThreadPoolExecutor(2) as pool:
+            jobs = [pool.submit(n.update, pieces[r], reducer(r)) for r, n in enumerate(ranks)]
+            for job in jobs:
+                job.result()
+        for rank in ranks:
+            for name, value in rank.state_dict().items():
+                torch.testing.assert_close(value, whole.state_dict()[name])
 
 
 def test_a_large_offset_costs_no_digits():
@@ -72,7 +102,7 @@ def test_observe_takes_valid_rows_only_and_acting_takes_none(make_policy, observ
     state = torch.randn(6, 4, 5)  # [T, N, S]
     valid = torch.rand(6, 4) < 0.6
     state[~valid] = torch.nan
-    policy.observe(Batch({"state": state}), valid)
+    policy.observe(Batch({"state": state}), valid, rl.local)
     assert policy.normalizer.count == valid.sum()
     torch.testing.assert_close(policy.normalizer.mean, state[valid].double().mean(0))
     before = {n: t.clone() for n, t in policy.state_dict().items()}
@@ -84,7 +114,9 @@ def test_observe_takes_valid_rows_only_and_acting_takes_none(make_policy, observ
 def test_statistics_travel_with_the_weights_and_change_what_is_seen(make_policy, observe):
     policy, other = make_policy(), make_policy(seed=0)
     fresh = policy.act(observe(4), None, Mode.GREEDY).value
-    policy.observe(observe(99, seed=2).map(lambda t: t[None]), torch.ones(1, 99, dtype=torch.bool))
+    policy.observe(
+        observe(99, seed=2).map(lambda t: t[None]), torch.ones(1, 99, dtype=torch.bool), rl.local
+    )
     seen = policy.act(observe(4), None, Mode.GREEDY).value
     assert not torch.equal(fresh, seen)
     assert {n for n in policy.state_dict() if "normalizer" in n} == {
@@ -99,6 +131,6 @@ def test_statistics_travel_with_the_weights_and_change_what_is_seen(make_policy,
 def test_without_normalisation_observing_does_nothing(make_policy, observe):
     policy = make_policy(normalize_observations=False)
     before = policy.act(observe(4), None, Mode.GREEDY).value
-    policy.observe(observe(9).map(lambda t: t[None]), torch.ones(1, 9, dtype=torch.bool))
+    policy.observe(observe(9).map(lambda t: t[None]), torch.ones(1, 9, dtype=torch.bool), rl.local)
     assert torch.equal(policy.act(observe(4), None, Mode.GREEDY).value, before)
     assert not any("normalizer" in name for name in policy.state_dict())

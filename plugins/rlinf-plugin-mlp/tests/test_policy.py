@@ -24,6 +24,7 @@ from rlinf_core.api import (
     Spaces,
     Unknown,
     WeightStream,
+    rl,
 )
 
 
@@ -49,7 +50,9 @@ def test_every_activation_of_the_configuration_exists():
 @pytest.mark.parametrize("mode", [Mode.SAMPLE, Mode.GREEDY])
 def test_case_m07_evaluate_gives_the_numbers_of_act(mode, make_policy, observe, draws):
     policy, obs = make_policy(), observe(16)
-    policy.observe(observe(50, seed=2).map(lambda t: t[None]), torch.ones(1, 50, dtype=torch.bool))
+    policy.observe(
+        observe(50, seed=2).map(lambda t: t[None]), torch.ones(1, 50, dtype=torch.bool), rl.local
+    )
     act = policy.act(obs, draws(16), mode)
     scored = policy.evaluate(act.replay)
     assert torch.equal(scored.logp, act.logp)  # exactly: the shapes are the same
@@ -109,6 +112,8 @@ def test_half_precision_still_returns_float32(make_policy, observe, draws):
     act = policy.act(observe(4), draws(4), Mode.SAMPLE)
     with torch.autocast("cpu", torch.bfloat16):
         scored = policy.evaluate(act.replay)
+        greedy = policy.act(observe(4), None, Mode.GREEDY)
+    assert {greedy.actions.dtype, greedy.replay["sample"].dtype} == {torch.float32}
     assert {scored.logp.dtype, scored.value.dtype, scored.entropy.dtype} == {torch.float32}
     assert not torch.equal(scored.logp, act.logp)
 

@@ -44,16 +44,16 @@ def test_case_n01_only_the_truncated_environment_bootstraps():
 
 
 def test_advantages_by_hand_over_an_end():
-    """gamma 0.5, lambda 0.5; a truncation after the first of three rows, then the rollout's end."""
+    """gamma 0.5, lambda 0.25; a truncation after the first of three rows, then the end."""
     batch = trajectory(
         reward=torch.tensor([1.0, 2.0, 4.0]).reshape(3, 1, 1),
         truncated=flags([[1]], [[0]], [[0]]),
         value=torch.tensor([[1.0], [2.0], [3.0]]),
         next_value=torch.tensor([[6.0], [3.0], [10.0]]),
     )
-    done = plain(gamma=0.5, gae_lambda=0.5).advantages(batch, alone)
+    done = plain(gamma=0.5, gae_lambda=0.25).advantages(batch, alone)
     third = 4 + 0.5 * 10 - 3
-    second = 2 + 0.5 * 3 - 2 + 0.25 * third
+    second = 2 + 0.5 * 3 - 2 + 0.125 * third
     first = 1 + 0.5 * 6 - 1
     assert done["advantage"].flatten().tolist() == [first, second, third]
     assert done["return"].flatten().tolist() == [first + 1, second + 2, third + 3]

@@ -47,10 +47,10 @@ def test_ppo_learns_where_to_act(make_policy):
                 minibatch = rows.rows(part)
                 n = minibatch["mask"].sum()
                 counts = Counts(steps=n, rows=n, groups=n)
-                result = backend.update(
+                backend.update(
                     minibatch.split(32), lambda m, e, counts=counts: ppo.loss(m, e, counts)
                 )
-        backend.policy.observe(batch["obs"], batch["mask"])
+        backend.policy.observe(batch["obs"], batch["mask"], backend.reduce)
         backend.advance()
     after = float(play(backend.policy, 999, Mode.GREEDY)["reward"].mean())
     assert before < -0.5

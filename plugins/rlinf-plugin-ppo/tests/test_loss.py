@@ -252,10 +252,25 @@ def test_levels_sum_over_the_executed_parts(make_trajectory, make_policy, count)
         expected = {"chunk": rows["mask"].sum(), "action": rows["valid"].sum()}
         expected["token"] = 2 * expected["action"]
         assert metrics["ratio"][1] == expected[level]
+        # The entropy of a decision is the sum over its executed parts, too.
+        dimension = -0.5 + 0.5 * math.log(2 * math.pi * math.e)  # at the first log-std, -0.5
+        parts = {"token": 1.0, "action": 2.0, "chunk": 2.0 * float(rows["valid"].sum() / 12)}
+        assert means(metrics)["entropy"] == pytest.approx(parts[level] * dimension, rel=1e-5)
     executed = rows["valid"].sum(-1).float()
     assert ratios["token"] == pytest.approx(math.exp(0.01))
     assert ratios["action"] == pytest.approx(math.exp(0.02))
     assert ratios["chunk"] == pytest.approx(float((0.02 * executed).exp().mean()))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_loss_is_the_sum_of_its_logged_means(level, make_trajectory, make_policy, count):
+    ppo = PPO(PPOConfig(logprob_level=level, entropy_coefficient=0.1))
+    rows = ppo.advantages(make_trajectory(), lambda x: x).flatten()
+    rows = rows.with_entries(logp=rows["logp"] - 0.01)
+    loss, metrics = ppo.loss(rows, make_policy().evaluate(rows["replay"]), count(rows))
+    said = means(metrics)
+    wanted = said["policy_loss"] + 0.5 * said["value_loss"] - 0.1 * said["entropy"]
+    assert loss.item() == pytest.approx(wanted, rel=1e-5)
 
 
 @pytest.mark.parametrize(("ndim", "level"), [(1, "action"), (2, "token"), (1, "token")])

@@ -142,10 +142,20 @@ def test_tensors_missing_from_a_whole_file_are_noticed(build, rows, squared_erro
         backend.load(tmp_path)
 
 
+def test_another_format_is_refused(build, tmp_path):
+    build().save(tmp_path)
+    file = tmp_path / "optimizer.json"
+    file.write_text(file.read_text().replace('"format": 1', '"format": 2'))
+    with pytest.raises(CheckpointError, match="format 2, wanted 1"):
+        build().load(tmp_path)
+
+
 def test_another_model_or_optimizer_is_refused_and_nothing_changed(
     build, tiny, rows, squared_error, tmp_path, everything
 ):
-    build().save(tmp_path)
+    first = build()
+    first.update([rows], squared_error)
+    first.save(tmp_path)
 
     def wider():
         policy = tiny()

@@ -41,7 +41,7 @@ def test_every_optimizer_of_the_configuration_exists():
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
 def test_update_is_that_of_plain_torch(name, build, tiny, rows, squared_error):
-    options = {"learning_rate": 0.1, "weight_decay": 0.01, "max_grad_norm": 0.05}
+    options = {"learning_rate": 0.1, "weight_decay": 0.01, "max_grad_norm": 0.05, "momentum": 0.8}
     backend = build(optimizer=name, **options)
     torch.manual_seed(7)
     plain = tiny()
@@ -49,7 +49,7 @@ def test_update_is_that_of_plain_torch(name, build, tiny, rows, squared_error):
     optimizer = {
         "adam": lambda: torch.optim.Adam(trained, 0.1, eps=1e-5, weight_decay=0.01),
         "adamw": lambda: torch.optim.AdamW(trained, 0.1, eps=1e-5, weight_decay=0.01),
-        "sgd": lambda: torch.optim.SGD(trained, 0.1, weight_decay=0.01),
+        "sgd": lambda: torch.optim.SGD(trained, 0.1, 0.8, weight_decay=0.01),
     }[name]()
     for _ in range(3):
         result = backend.update([rows], squared_error)
@@ -150,6 +150,14 @@ def test_nan_gradient_ends_the_run_and_says_where(build, rows, squared_error, ch
     assert "nonfinite: skip" in text
     assert checksum(backend.policy.state_dict()) == before
     assert math.isfinite(backend.update([rows], squared_error)["loss"])
+
+
+@pytest.mark.parametrize("factor", [math.nan, math.inf])
+def test_only_the_parameter_at_fault_is_named(factor, build, rows, squared_error):
+    backend = build()
+    backend.policy.head.bias.register_hook(lambda gradient: gradient * factor)
+    with pytest.raises(NonFiniteGradientError, match=r"gradient is not: head\.bias\. .*"):
+        backend.update([rows], squared_error)
 
 
 def test_nan_gradient_is_skipped_where_asked(build, rows, squared_error, checksum):
@@ -263,10 +271,10 @@ def test_fp16_gradient_is_unscaled_before_it_is_clipped(build, rows, squared_err
 def test_threads_are_set_where_asked(build):
     before = torch.get_num_threads()
     try:
-        build(threads=1)
-        assert torch.get_num_threads() == 1
+        build(threads=before + 1)
+        assert torch.get_num_threads() == before + 1
         build()
-        assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == before + 1
     finally:
         torch.set_num_threads(before)
 

@@ -114,7 +114,8 @@ class SimulationWorker(Worker):
         if not (Path(folder) / f"{name}.json").exists():
             return False
         stages = load_tree(Path(folder), name)
-        if [saved["ids"] for saved in stages] != [list(s.simulator.slots.ids) for s in self._stages]:
+        mine = [list(stage.simulator.slots.ids) for stage in self._stages]
+        if [saved["ids"] for saved in stages] != mine:
             return False
         for stage, saved in zip(self._stages, stages, strict=True):
             stage.load_state_dict(saved)

@@ -98,7 +98,8 @@ class TrainingWorker(Worker):
                 break
 
         # Statistics that the policy keeps move only now, when nothing is scored by the old ones.
-        self._backend.policy.observe(trajectory["obs"], trajectory["valid"].any(dim=-1))
+        executed = trajectory["valid"].any(dim=-1)  # [T, N]
+        self._backend.policy.observe(trajectory["obs"], executed, self._backend.reduce)
         self._backend.advance()
         names = history[0].keys()
         means = {f"train/{n}": sum(m[n] for m in history) / len(history) for n in names}

@@ -18,12 +18,12 @@ class MLPConfig(Config):
     """Widths of the hidden layers, from the state on; of the actor and of the critic."""
 
     activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "tanh"
-    """What stands between the layers. Tanh did best in Andrychowicz et al. 2021, section 3.2."""
+    """What stands between the layers; tanh is what Andrychowicz et al. 2021 recommend."""
 
     log_std_init: float = Field(default=-0.5, ge=-10.0, le=2.0)
     """Logarithm of the first standard deviation of actions, in units of half an action range.
-    -0.5 is 0.61: near the 0.5 that Andrychowicz et al. 2021 found best, and nine of ten first
-    samples lie within the bounds."""
+    -0.5 is 0.61: wide enough to explore, and nine of ten first samples lie within the bounds
+    (at 0, a third would be clamped)."""
 
     normalize_observations: bool = True
     """Subtract the mean of the states seen so far and divide by their deviation."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from rlinf_core.api import RLInputError
+from rlinf_core.api import RLInputError, rl
 
 EPSILON = 1e-8
 """Added to the variance, so that a constant column becomes 0 and not NaN."""
@@ -40,17 +40,15 @@ class Normalizer(nn.Module):
         return ((x.float() - self.mean.float()) * scale).clamp(-self.clip, self.clip)
 
     @torch.no_grad()
-    def update(self, x: Tensor) -> None:
-        """Take rows [B, S] into the statistics; none changes nothing.
+    def update(self, x: Tensor, reduce: rl.Reduce = rl.local) -> None:
+        """Take rows [B, S] of all ranks into the statistics; none at all changes nothing.
 
         Merges the moments of the rows with those so far: Chan, Golub and LeVeque 1979, "Updating
-        formulae and a pairwise algorithm for computing sample variances", equation 2.1.
+        formulae and a pairwise algorithm for computing sample variances".
 
         Raises:
             RLInputError: a number is not finite; the statistics are as before.
         """
-        if len(x) == 0:
-            return
         wide = x.double()
         bad = ~torch.isfinite(wide).all(dim=0)  # [S]
         if bad.any():
@@ -59,10 +57,13 @@ class Normalizer(nn.Module):
                 "infinity, wanted finite numbers: the running mean would never recover; mend the "
                 "simulator, or mark those steps invalid"
             )
-        variance, mean = torch.var_mean(wide, dim=0, correction=0)  # [S] each
-        total = self.count + len(wide)
+        # In two passes, so that a large mean does not swallow a small variance.
+        rows = reduce(wide.new_tensor([len(wide)]))  # [1]
+        mean = reduce(wide.sum(dim=0)) / rows.clamp(min=1)  # [S]
+        variance = reduce((wide - mean).square().sum(dim=0)) / rows.clamp(min=1)  # [S]
+        total = self.count + rows.squeeze(0)
         delta = mean - self.mean
-        share = len(wide) / total
+        share = rows / total.clamp(min=1)  # [1]
         self.mean += delta * share
         self.variance.lerp_(variance, share).add_(delta.square() * share * (1 - share))
         self.count.copy_(total)

@@ -1,10 +1,11 @@
 """The model ``mlp``: a Gaussian actor and a critic over a state vector.
 
-The choices are those of Andrychowicz et al. 2021, "What matters in on-policy reinforcement
-learning?" (arXiv 2006.05990): separate networks, tanh, orthogonal weights, an actor head a hundred
-times smaller, a standard deviation that does not depend on the state, normalised observations.
-What a policy must do is stated in ``rlinf_core.protocols.policy``; another activation is one more
-entry in ``ACTIVATIONS`` and in ``config.py``.
+Separate networks, tanh, an actor head a hundred times smaller and normalised observations are what
+Andrychowicz et al. 2021 recommend ("What matters in on-policy reinforcement learning?", arXiv
+2006.05990, sections 3.2 and 3.3); orthogonal weights, a standard deviation that does not depend on
+the state and clamped actions are details of Huang et al. 2022 ("The 37 implementation details of
+proximal policy optimization"). What a policy must do is stated in ``rlinf_core.protocols.policy``;
+another activation is one more entry in ``ACTIVATIONS`` and in ``config.py``.
 """
 
 from __future__ import annotations
@@ -131,15 +132,16 @@ class MLPPolicy(nn.Module):
         logp = rl.gaussian_logprobs(replay["sample"], mean, std)  # [B, C, A]
         return Eval(logp, rl.gaussian_entropy(std), self._value(x))
 
-    def observe(self, obs: Batch, valid: Tensor) -> None:
+    def observe(self, obs: Batch, valid: Tensor, reduce: rl.Reduce) -> None:
         """Take the states of a finished iteration into the running mean and deviation.
 
         Args:
             obs: ``state`` [T, N, S].
             valid: bool [T, N]; other states are not counted.
+            reduce: sums over ranks.
         """
         if self.normalizer is not None:
-            self.normalizer.update(obs["state"][valid])
+            self.normalizer.update(obs["state"][valid], reduce)
 
     def lora_targets(self) -> tuple[str, ...]:
         """Return nothing: there are no pretrained weights that low rank could spare."""
@@ -166,8 +168,7 @@ def perceptron(
 ) -> nn.Sequential:
     """Return linear layers of these widths with activations between, orthogonally initialised.
 
-    Gain sqrt(2) inside and ``head_gain`` for the last layer, biases 0: Huang et al. 2022, "The 37
-    implementation details of proximal policy optimization", detail 2.
+    Gain sqrt(2) inside and ``head_gain`` for the last layer, biases 0: Huang et al. 2022, detail 2.
     """
     layers: list[nn.Module] = []
     for i, (inputs, outputs) in enumerate(itertools.pairwise(widths)):

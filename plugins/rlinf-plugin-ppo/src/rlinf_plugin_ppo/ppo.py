@@ -85,8 +85,9 @@ class PPO:
             lam=c.gae_lambda,
         )
 
-        # 3. Rewards come in any unit; the step size should not (Andrychowicz et al. 2021,
-        #    arXiv 2006.05990, section 3.1). Over all ranks and all valid rows at once, so that
+        # 3. Rewards come in any unit; the size of a step should not depend on it (Huang et al.
+        #    2022, "The 37 implementation details of proximal policy optimization", detail 7, which
+        #    normalises per minibatch). Here over all ranks and all valid rows at once, so that
         #    the numbers depend on no split.
         if c.normalize_advantages:
             advantage = rl.normalize(advantage, mask, reduce)
@@ -166,14 +167,14 @@ class PPO:
         if evaluation.entropy is not None or c.entropy_coefficient:
             entropy = self._at_level(_wanted(evaluation.entropy, "entropy"), valid)
             entropy_loss, entropy_metrics = rl.entropy_loss(entropy, mask, count=count)
-            loss = loss + c.entropy_coefficient * entropy_loss
+            if c.entropy_coefficient:
+                loss = loss + c.entropy_coefficient * entropy_loss
             metrics.update(entropy_metrics)
 
         # 5. How far has the policy moved? k3 = (r - 1) - log r estimates KL(old || new) without
         #    bias and is never negative (J. Schulman 2020, "Approximating KL divergence").
         with torch.no_grad():
-            moved = rl.k3(rl.where_valid(old_logp, mask), rl.where_valid(logp, mask))
-            metrics["approx_kl"] = rl.masked_mean(moved, mask)
+            metrics["approx_kl"] = rl.masked_mean(rl.k3(old_logp, logp), mask)
             metrics["explained_variance"] = rl.masked_mean(minibatch["explained_variance"], rows)
         return loss, metrics
 

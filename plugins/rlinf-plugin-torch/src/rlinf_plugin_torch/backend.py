@@ -118,8 +118,6 @@ class TorchBackend:
         self._scaler.unscale_(self.optimizer)
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         norm = get_total_norm([p.grad for p in parameters if p.grad is not None])  # []
-        if self.config.max_grad_norm is not None:
-            clip_grads_with_norm_(parameters, self.config.max_grad_norm, norm)
 
         # The one wait for the device: every number in a single copy, before the weights change.
         numbers = rl.mean_metrics(rl.merge_metrics(parts))
@@ -129,6 +127,8 @@ class TorchBackend:
 
         finite = math.isfinite(result["grad_norm"])
         if finite:
+            if self.config.max_grad_norm is not None:
+                clip_grads_with_norm_(parameters, self.config.max_grad_norm, norm)
             self._scaler.step(self.optimizer)
         elif self.config.nonfinite == "raise" and not self._can_rescale():
             raise NonFiniteGradientError(self._diagnosis(result))
@@ -186,7 +186,7 @@ class TorchBackend:
         record = checkpoint.read_json(folder / "optimizer.json")
         weights = checkpoint.read_tensors(folder / "model.safetensors")
         tensors = checkpoint.read_tensors(folder / "optimizer.safetensors")
-        self._check_weights(folder, weights)
+        checkpoint.check_weights(folder, weights, self.policy.state_dict())
         state = self._optimizer_state(folder, record, tensors)
         self.policy.load_state_dict(weights)
         self.optimizer.load_state_dict(state)
@@ -262,21 +262,6 @@ class TorchBackend:
             "observations; training.nonfinite: skip leaves out such steps"
         )
 
-    def _check_weights(self, folder: Path, weights: Mapping[str, Tensor]) -> None:
-        """Refuse weights that are not exactly the policy's: names, shapes and dtypes."""
-        found = {n: f"{t.dtype}{list(t.shape)}" for n, t in weights.items()}
-        wanted = {n: f"{t.dtype}{list(t.shape)}" for n, t in self.policy.state_dict().items()}
-        differ = [
-            f"{name}: found {found.get(name, 'nothing')}, wanted {wanted.get(name, 'nothing')}"
-            for name in sorted(found.keys() | wanted.keys())
-            if found.get(name) != wanted.get(name)
-        ]
-        if differ:
-            raise CheckpointError(
-                f"{folder} holds another model, {len(differ)} tensors differ: "
-                f"{'; '.join(differ[:5])}; resume with the model that was saved"
-            )
-
     def _optimizer_state(
         self, folder: Path, record: Mapping[str, object], tensors: Mapping[str, Tensor]
     ) -> dict[str, object]:
@@ -295,14 +280,8 @@ class TorchBackend:
         place = {name: index for index, (name, _) in enumerate(trained)}
         state: dict[int, dict[str, Tensor]] = {}
         for path, tensor in tensors.items():
-            kind, name, key = path.split("/", 1)[0], *path.rpartition("/")[::2]
-            if kind != "state":
-                continue
-            index = place[name.removeprefix("state/")]
-            if tensor.ndim and tensor.shape != trained[index][1].shape:
-                raise CheckpointError(
-                    f"{folder}: {path} has shape {list(tensor.shape)}, wanted "
-                    f"{list(trained[index][1].shape)}; it is of another model"
-                )
-            state.setdefault(index, {})[key] = tensor
+            kind, _, rest = path.partition("/")
+            if kind == "state":
+                name, _, key = rest.rpartition("/")
+                state.setdefault(place[name], {})[key] = tensor
         return {"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]}

@@ -70,6 +70,26 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
+def check_weights(folder: Path, weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
+    """Refuse weights whose names, shapes or dtypes are not exactly those of a model's ``own``.
+
+    Raises:
+        CheckpointError: names the first tensors that differ.
+    """
+    found = {name: f"{t.dtype}{list(t.shape)}" for name, t in weights.items()}
+    wanted = {name: f"{t.dtype}{list(t.shape)}" for name, t in own.items()}
+    differ = [
+        f"{name}: found {found.get(name, 'nothing')}, wanted {wanted.get(name, 'nothing')}"
+        for name in sorted(found.keys() | wanted.keys())
+        if found.get(name) != wanted.get(name)
+    ]
+    if differ:
+        raise CheckpointError(
+            f"{folder} holds another model, {len(differ)} tensors differ: {'; '.join(differ[:5])}; "
+            "resume with the model that was saved"
+        )
+
+
 def _flush(path: Path) -> None:
     for place in (path, path.parent):  # the bytes, and the folder's entry for them
         handle = os.open(place, os.O_RDONLY)
