@@ -63,7 +63,9 @@ def types(session: nox.Session) -> None:
 @nox.session
 def bare(session: nox.Session) -> None:
     """Prove that listing, configuring and checking a run need neither torch nor a simulator."""
-    light = ["pluggy", "packaging", "hydra-core", "pydantic", "typer", "rich", "numpy", "gymnasium"]
+    heavy = ("torch", "safetensors", "matplotlib", "imageio")
+    needed = nox.project.load_toml("pyproject.toml")["project"]["dependencies"]
+    light = [line for line in needed if not line.startswith(heavy)]
     install(session, *light, *TEST_TOOLS)
     session.install("--no-deps", "-e", ".")
     session.run("pytest", "tests/bare", *session.posargs, env=ENVIRONMENT)

@@ -88,7 +88,7 @@ def rlinf_models() -> Iterable[ComponentSpec]:
     ...             capabilities={Capability.VALUE, Capability.ENTROPY, Capability.STATE},
     ...         )
     ...     ]
-    >>> sorted(rlinf_models()[0].capabilities)
+    >>> sorted(str(capability) for capability in rlinf_models()[0].capabilities)
     ['entropy', 'state', 'value']
     """
     raise NotImplementedError
@@ -110,7 +110,7 @@ def rlinf_algorithms() -> Iterable[ComponentSpec]:
     ...             needs={Kind.MODEL: {Capability.VALUE}},
     ...         )
     ...     ]
-    >>> {str(kind): sorted(needed) for kind, needed in rlinf_algorithms()[0].needs.items()}
+    >>> {str(kind): [str(c) for c in cs] for kind, cs in rlinf_algorithms()[0].needs.items()}
     {'model': ['value']}
     """
     raise NotImplementedError

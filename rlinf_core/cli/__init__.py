@@ -26,12 +26,12 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
-        return [*super().list_commands(ctx), *plugins.commands(taken=set(self.commands))]
+        return [*super().list_commands(ctx), *plugins.commands(frozenset(self.commands))]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, the core's own first."""
         own = super().get_command(ctx, cmd_name)
-        return own or plugins.commands(taken=set(self.commands)).get(cmd_name)
+        return own or plugins.commands(frozenset(self.commands)).get(cmd_name)
 
 
 app = typer.Typer(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from rlinf_core.config.validate import load_run
@@ -24,10 +25,10 @@ def main(
     asked = [f"evaluation.episodes={episodes}"] if episodes is not None else []
     loaded = load_run(run, [*overrides, *asked], sections=SECTIONS)
     found = find_checkpoint(checkpoint, _tell)
-    video = None if output is None else output / f"evaluation-step-{found.step}.mp4"
-    evaluation, recorded = evaluate(
-        loaded, found, video if loaded.config.evaluation.video else None
-    )
+    wanted = output is not None and loaded.config.evaluation.video
+    video = output / f"evaluation-step-{found.step}.mp4" if output and wanted else None
+    with redirect_stdout(sys.stderr):  # results alone go to standard output, whatever plugins print
+        evaluation, recorded = evaluate(loaded, found, video)
     report = {
         **evaluation.as_json(),
         "checkpoint": str(found.folder),
@@ -42,7 +43,7 @@ def main(
         print(f"{found.folder}: {evaluation.sentence()}")
         if recorded:
             print(f"video: {video}")
-        elif video is not None and loaded.config.evaluation.video:
+        elif video is not None:
             print("no video: this machine has no OpenGL that the simulator can use")
     return 0
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rlinf_core.errors import PluginError, RequestError, RlinfError, did_you_mean
+from rlinf_core.plugins.records import CORE
 from rlinf_core.specs import Component, Kind
 
 if TYPE_CHECKING:
@@ -90,11 +91,12 @@ def show(
 
 
 @functools.cache
-def _all_commands() -> dict[str, tuple[str, Any]]:
-    """Return the commands that plugins add to ``rlinf``: name to (distribution, command)."""
+def commands(taken: frozenset[str]) -> dict[str, Any]:
+    """Return the commands that plugins add to ``rlinf``, but for names that the core has."""
     from rlinf_core.plugins.manager import PluginManager
 
-    found: dict[str, tuple[str, Any]] = {}
+    owners = dict.fromkeys(taken, CORE)
+    found: dict[str, Any] = {}
     try:
         manager = PluginManager()
     except RlinfError as error:  # help must work even where the user's file is wrong
@@ -110,20 +112,12 @@ def _all_commands() -> dict[str, tuple[str, Any]]:
             typer.echo(text, err=True)
             continue
         for name, command in added.items():
-            if name in found:
-                text = f"warning: {distribution}: {found[name][0]} already adds a command {name!r}"
+            if owner := owners.get(name):
+                text = f"warning: {distribution}: {owner} already has a command {name!r}"
                 typer.echo(text, err=True)
-            else:
-                found[name] = (distribution, command)
+                continue
+            owners[name], found[name] = distribution, command
     return found
-
-
-def commands(taken: set[str]) -> dict[str, Any]:
-    """Return the commands that plugins add to ``rlinf``, without names that the core has."""
-    for name, (distribution, _) in _all_commands().items():
-        if name in taken:
-            typer.echo(f"warning: {distribution}: rlinf itself has a command {name!r}", err=True)
-    return {name: command for name, (_, command) in _all_commands().items() if name not in taken}
 
 
 def _record(record: PluginRecord) -> dict[str, Any]:

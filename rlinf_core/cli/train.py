@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from rlinf_core.config.validate import load_run
@@ -13,7 +14,8 @@ from rlinf_core.runs.train import Result, train
 
 def main(run: str, output: Path | None, resume: bool, json: bool, overrides: list[str]) -> int:
     """Train; return the exit code: 0 done, 130 interrupted after a safe checkpoint."""
-    result = train(load_run(run, overrides), output, resume)
+    with redirect_stdout(sys.stderr):  # results alone go to standard output, whatever plugins print
+        result = train(load_run(run, overrides), output, resume)
     if json:
         print(json_module.dumps(finite(result.as_json()), indent=2))
     else:

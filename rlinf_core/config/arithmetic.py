@@ -50,17 +50,24 @@ def microbatch_fits_minibatch(config: RunConfig) -> Iterator[Finding]:
         )
 
 
-RULES: tuple[Callable[[RunConfig], Iterator[Finding]], ...] = (
-    stages_divide_envs,
-    minibatch_fits_rollout,
-    microbatch_fits_minibatch,
-)
-"""All rules, in the order they are reported."""
+def every_section_is_read(config: RunConfig) -> Iterator[Finding]:
+    """An embodied run takes rewards and starts from its simulator."""
+    for name in ("reward", "data"):
+        if getattr(config, name) is not None:
+            yield name, f"an embodied run reads no section {name!r}; leave it out"
 
 
-def check(config: RunConfig) -> list[Finding]:
+Rule = Callable[[RunConfig], Iterator[Finding]]
+RULES: tuple[Rule, ...] = (stages_divide_envs, every_section_is_read)
+"""Rules of every run, in the order they are reported."""
+TRAINING_RULES: tuple[Rule, ...] = (minibatch_fits_rollout, microbatch_fits_minibatch)
+"""Rules of a run that trains."""
+
+
+def check(config: RunConfig, trains: bool = True) -> list[Finding]:
     """Return every broken rule of a configuration, as (dotted path, sentence)."""
-    return [finding for rule in RULES for finding in rule(config)]
+    rules = RULES + (TRAINING_RULES if trains else ())
+    return [finding for rule in rules for finding in rule(config)]
 
 
 def _divisors(number: int, limit: int = 4) -> list[int]:

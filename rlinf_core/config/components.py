@@ -12,7 +12,7 @@ from rlinf_core.config.findings import Findings, check, options
 from rlinf_core.config.origins import join
 from rlinf_core.config.schema import Config
 from rlinf_core.errors import CapabilityError, PluginError, RequestError
-from rlinf_core.plugins.resolve import Registry, a, describe, import_target, plugin_code
+from rlinf_core.plugins.resolve import Registry, describe, import_target, plugin_code, with_article
 from rlinf_core.specs import Component, Facts, Kind
 
 AUTO = "auto"
@@ -45,6 +45,7 @@ class Chooser:
     def __init__(self, registry: Registry, findings: Findings, chunk: int) -> None:
         self.chosen: dict[str, Chosen] = {}
         self._paths: dict[str, str] = {}
+        self._complete = True
         self.facts: dict[str, Facts] = {}
         self._registry, self._findings, self._chunk = registry, findings, chunk
 
@@ -70,14 +71,22 @@ class Chooser:
         """Choose the component of a section that has one, and work out its facts."""
         chosen = self.choose(kind, section, path)
         if chosen is None:
+            self._complete = False
             return
         key = path.rpartition(".")[2]
+        self.chosen[key], self._paths[key] = chosen, path
+        if not self._complete:  # facts look at those before them, and one of those is missing
+            return
         try:
             self.facts[key] = self._facts_of(chosen)
         except PluginError as error:
+            self._complete = False
             self._findings.add_error(path, error)
-        else:
-            self.chosen[key], self._paths[key] = chosen, path
+
+    def lacking(self, kind: Kind, path: str) -> None:
+        """Take note that a section is needed and not there."""
+        self._complete = False
+        self._findings.add(path, f"is missing; {self.wanted(kind, path)}")
 
     def device(self, name: str) -> None:
         """Choose the kind of device that ``cluster.devices`` names."""
@@ -106,11 +115,13 @@ class Chooser:
     def wanted(self, kind: Kind, path: str) -> str:
         """Return what belongs into a section, with an example."""
         names = [c.spec.name for c in self._registry.components(kind)]
-        key = path.rpartition(".")[2]
+        key = path.removesuffix(".name").rpartition(".")[2]
         example = f", such as {key}: {names[0]}" if names and not key.isdecimal() else ""
+        wanted = (
+            f"wanted the name of {with_article(kind)}, or a mapping with 'name' and its options"
+        )
         return (
-            f"wanted the name of {a(kind)}, or a mapping with 'name' and its options{example}. "
-            f"Installed: {', '.join(names) or 'none (see rlinf plugins list)'}"
+            f"{wanted}{example}. Installed: {', '.join(names) or 'none (see rlinf plugins list)'}"
         )
 
     def _component(self, kind: Kind, name: Any, path: str) -> Component | None:
@@ -149,7 +160,8 @@ class Chooser:
     def _check_need(self, path: str, who: str, kind: Kind, capability: Capability) -> None:
         for key, (other, _) in self.chosen.items():
             level = self.level(key, capability)
-            if other.kind is not kind or level is Level.FULL:
+            untold = bool(other.spec.facts) and key not in self.facts
+            if other.kind is not kind or level is Level.FULL or untold:
                 continue
             able = [
                 c.spec.name

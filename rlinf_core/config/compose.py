@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Quote, QuotedString
@@ -28,6 +29,7 @@ from rlinf_core.config.files import SUFFIX, read_lines, yaml_sentence
 from rlinf_core.config.interpolation import resolve
 from rlinf_core.config.origins import Origins, join, shown
 from rlinf_core.config.overrides import Assignment
+from rlinf_core.config.schema import SECTIONS
 from rlinf_core.errors import ConfigError, did_you_mean
 
 
@@ -59,7 +61,6 @@ def compose_run(path: Path, folders: Sequence[Path], assignments: list[Assignmen
     Raises:
         ConfigError: a file cannot be read, or groups do not fit together.
     """
-    _refuse_hydra(path, read_lines(path))
     search = [path.parent, *(f.absolute() for f in folders if f.absolute() != path.parent)]
     with _readable(path):
         data, origins, values = _compose(path, search, assignments)
@@ -97,7 +98,9 @@ def _readable(path: Path) -> Iterator[None]:
     except HydraException as error:
         raise ConfigError([_sentence(error, path)]) from error
     except OmegaConfBaseException as error:
-        raise ConfigError([f"{shown(path)}: {_first_line(error)}"]) from error
+        key = getattr(error, "full_key", None)
+        where = f"{shown(path)}: {key}" if key else shown(path)
+        raise ConfigError([f"{where}: {_first_line(error)}"]) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         name = getattr(mark, "name", None) or getattr(error, "name", None)
@@ -105,7 +108,10 @@ def _readable(path: Path) -> Iterator[None]:
     except UnicodeDecodeError as error:
         raise ConfigError([f"{shown(path)}: one of its groups is no text file"]) from error
     except RecursionError as error:
-        raise ConfigError([f"{shown(path)}: an alias in it holds itself"]) from error
+        raise ConfigError([f"{shown(path)}: nests too deeply, or holds itself"]) from error
+    except (ValueError, AssertionError) as error:  # hydra's, where it did not foresee a value
+        wanted = "wanted a list of groups, such as [{model: mlp}]"
+        raise ConfigError([f"{shown(path)}: defaults: {_first_line(error)}; {wanted}"]) from error
 
 
 def _refuse_hydra(path: Path, lines: Mapping[str, int], package: str = "") -> None:
@@ -121,18 +127,26 @@ def _compose(
 ) -> tuple[dict[str, Any], Origins, list[Assignment]]:
     """Let hydra merge files; return the data, its origins, and the overrides left for us."""
     further = [QuotedString(f"file://{f}", Quote.single).with_quotes() for f in search[1:]]
-    texts = [f"hydra.searchpath=[{','.join(further)}]"]
+    base = f"hydra.searchpath=[{','.join(further)}]"
+    groups: dict[str, str] = {}  # by what is chosen, so that the last choice holds
     values = []
-    with initialize_config_dir(str(search[0]), job_name="rlinf", version_base="1.3"):
+    with (
+        warnings.catch_warnings(),
+        initialize_config_dir(str(search[0]), job_name="rlinf", version_base="1.3"),
+    ):
+        # Hydra would have every file say where `_self_` stands; by default it stands last.
+        warnings.filterwarnings("ignore", message="(?s).*missing `_self_`")
         loader = GlobalHydra.instance().config_loader()
-        chosen = _choices(loader, path.stem, texts)
+        maybe = [a for a in assignments if _may_be_group(a, search)]
+        chosen = _choices(loader, path.stem, [base]) if maybe else set()
         for assignment in assignments:
-            if not _is_group(assignment, search, chosen):
+            new = chosen is not None and assignment.key not in chosen and not assignment.grouped
+            if assignment not in maybe or (assignment.removes and new):
                 values.append(assignment)
             else:  # a group that the run does not choose yet is added rather than refused
-                new = chosen is not None and assignment.key not in chosen
-                plus = "+" if new and assignment.text[0] not in "+~" else ""
-                texts.append(plus + assignment.text)
+                plus = "+" if new and assignment.text[0] != "+" else ""
+                groups[assignment.text.lstrip("+~").partition("=")[0]] = plus + assignment.text
+        texts = [base, *groups.values()]
         config = compose(path.stem, texts)
         defaults = loader.compute_defaults_list(path.stem, texts, RunMode.RUN).defaults
     data = OmegaConf.to_container(config, resolve=False)
@@ -140,13 +154,11 @@ def _compose(
     return {str(k): v for k, v in data.items()}, _origins(defaults, search), values
 
 
-def _is_group(assignment: Assignment, search: Sequence[Path], chosen: set[str] | None) -> bool:
-    """Return whether an override is about a file of a group rather than a value."""
+def _may_be_group(assignment: Assignment, search: Sequence[Path]) -> bool:
+    """Return whether an override may be about a file of a group rather than a value."""
     group, value = assignment.key, assignment.value
-    if assignment.grouped:
+    if assignment.grouped or assignment.removes:
         return True
-    if assignment.removes:
-        return chosen is None or group in chosen
     options = value if isinstance(value, list) else [value]
     return bool(options) and all(
         isinstance(o, str) and any(os.path.isfile(f / group / f"{o}{SUFFIX}") for f in search)
@@ -185,10 +197,10 @@ def _sentence(error: HydraException, path: Path) -> str:
         missing = str(error.missing_cfg_file)
         group, _, name = missing.rpartition("/")
         known = list(error.options or ())
-        there = f"The group {group!r} has: {', '.join(known) or 'nothing'}"
+        near = did_you_mean(name, known) or did_you_mean(group, SECTIONS)
         return (
-            f"{shown(path)}: defaults: there is no file {missing}{SUFFIX}."
-            f"{did_you_mean(name, known)} {there}"
+            f"{shown(path)}: defaults: there is no file {missing}{SUFFIX}.{near} "
+            f"The group {group!r} has: {', '.join(known) or 'nothing'}"
         )
     cause = error.__cause__
     return f"{shown(path)}: {_first_line(cause if cause is not None else error)}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from rlinf_core.config.origins import join, shown
 from rlinf_core.errors import ConfigError
@@ -31,6 +31,8 @@ def read_lines(path: Path) -> dict[str, int]:
         raise ConfigError([f"{name}: is no text file in UTF-8; wanted YAML"]) from error
     except yaml.YAMLError as error:
         raise ConfigError([yaml_sentence(error, name)]) from error
+    except RecursionError as error:
+        raise ConfigError([f"{name}: is nested too deeply"]) from error
     if root is None:
         raise ConfigError([f"{name}: is empty; wanted a mapping of a run's sections"])
     if not isinstance(root, yaml.MappingNode):
@@ -39,10 +41,10 @@ def read_lines(path: Path) -> dict[str, int]:
         )
     lines: dict[str, int] = {}
     twice = []
-    for path_, line in _walk(root, "", ()):
-        if path_ in lines and not path_.endswith("<<"):
-            twice.append(f"{name}:{line}: {path_}: stands here again; it is on line {lines[path_]}")
-        lines[path_] = line
+    for key, line in _walk(root, "", ()):
+        if key in lines and not key.endswith("<<"):
+            twice.append(f"{name}:{line}: {key}: is given again, after line {lines[key]}; keep one")
+        lines[key] = line
     if twice:
         raise ConfigError(twice)
     return lines

@@ -9,10 +9,11 @@ import json
 import sys
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from rlinf_core.config.origins import DEFAULT, Origins, has, join
 from rlinf_core.errors import ConfigError, RequestError, did_you_mean
@@ -90,9 +91,11 @@ def check(model: type[Model], data: Any, path: str, what: str, findings: Finding
         # As JSON: there, strict still takes a list for a tuple and text for an enum or a path.
         return model.model_validate_json(json.dumps(data))
     except ValidationError as error:
+        items: dict[str, list[ErrorDetails]] = {}
         for item in error.errors(include_url=False):
-            where, sentence = _sentence(model, data, item, what)
-            findings.add(join(path, where) if where else path, sentence)
+            items.setdefault(".".join(_parts(data, item)), []).append(item)
+        for where, found in items.items():
+            findings.add(join(path, where) if where else path, _sentence(model, where, found, what))
         return None
 
 
@@ -102,38 +105,35 @@ def options(model: type[BaseModel] | None) -> str:
     return f"It takes: {', '.join(names)}" if names else "It takes no options"
 
 
-def _sentence(
-    model: type[BaseModel], data: Any, item: Mapping[str, Any], what: str
-) -> tuple[str, str]:
-    """Return the dotted path below ``data`` of one pydantic error, and a sentence."""
-    parts, kind = _parts(data, item), item["type"]
-    path = ".".join(parts)
-    if kind == "extra_forbidden":
-        inside = _model_at(model, parts[:-1])
-        near = did_you_mean(parts[-1], inside.model_fields if inside else ())
-        return path, f"no such option of {what}.{near} {options(inside)}"
-    message = str(item["msg"])
-    if kind == "missing":
-        return path, f"is missing; {what} needs it"
-    wanted = (
-        message.removeprefix("Value error, ")
-        if kind == "value_error"
-        else f"wanted {_wanted(message)}"
-    )
-    choices = str(item.get("ctx", {}).get("expected", "")).split("'")[1::2]
-    near = did_you_mean(str(item["input"]), choices)
-    near = f".{near}" if near else ""
-    return path, f"found {item['input']!r}, {wanted}, for {what}{near}"
+def _sentence(model: type[BaseModel], path: str, items: Sequence[ErrorDetails], what: str) -> str:
+    """Return a sentence for pydantic's errors at one path; a union gives one for each member."""
+    first = items[0]
+    if first["type"] == "extra_forbidden":
+        *above, name = path.split(".")
+        inside = _model_at(model, above)
+        near = did_you_mean(name, inside.model_fields if inside else ())
+        return f"no such option of {what}.{near} {options(inside)}"
+    if first["type"] == "missing":
+        return f"is missing; {what} needs it"
+    if first["type"] == "value_error":  # a plugin's own sentence
+        return f"for {what}: {first['msg'].removeprefix('Value error, ')}"
+    expected = [str(item.get("ctx", {}).get("expected", "")) for item in items]
+    choices = [choice for text in expected for choice in text.split("'")[1::2]]
+    near = did_you_mean(str(first["input"]), choices)
+    wanted = " or ".join(_wanted(item["msg"]) for item in items)
+    return f"found {first['input']!r}, wanted {wanted}, for {what}" + (f".{near}" if near else "")
 
 
 def _wanted(message: str) -> str:
     """Return what pydantic wanted, in words of YAML rather than JSON."""
-    text = message.removeprefix("Input should be ").removeprefix("Input should ")
-    text = text.replace("an object", "a mapping").replace("a valid array", "a list")
-    return f"a number {text}" if text.startswith(("greater", "less")) else text
+    subject, _, text = message.partition(" should ")
+    text = text.removeprefix("be ").replace("an object", "a mapping").replace("valid array", "list")
+    if subject == "Input":
+        return f"a number {text}" if text.startswith(("greater", "less")) else text
+    return f"a {subject.lower()} to {text}" if text else message
 
 
-def _parts(data: Any, item: Mapping[str, Any]) -> list[str]:
+def _parts(data: Any, item: ErrorDetails) -> list[str]:
     """Return the path of an error, without the names that pydantic adds for members of unions."""
     location = [str(part) for part in item["loc"]]
     if item["type"] in ("missing", "extra_forbidden"):

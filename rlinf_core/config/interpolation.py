@@ -13,6 +13,9 @@ from rlinf_core.config.schema import RunConfig
 
 Finding = tuple[str, str]
 
+_PLAIN = (str, int, float, bool, type(None), DictConfig, ListConfig)
+"""What JSON can say; YAML can also say bytes and paths."""
+
 
 def resolve(data: dict[str, Any]) -> tuple[dict[str, Any], list[Finding]]:
     """Return a run's data with every interpolation resolved.
@@ -50,7 +53,12 @@ def _value(
         if OmegaConf.is_missing(node, key):
             findings.append((path, f"must be given, such as {path}=VALUE"))
             return raw
-        return _plain(node[key], path, raw, findings)
+        value = node[key]
+        if not isinstance(value, _PLAIN):
+            wanted = "wanted text, a number, true, false, null, a list or a mapping"
+            findings.append((path, f"found {value!r}, {wanted}"))
+            return None
+        return _plain(value, path, raw, findings)
     except (OmegaConfBaseException, RecursionError) as error:
         findings.append((path, f"found {raw!r}: {_reason(error)}"))
         return raw

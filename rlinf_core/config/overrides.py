@@ -16,7 +16,7 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
 from rlinf_core.config.origins import COMMAND_LINE, Origins, join
-from rlinf_core.config.schema import SECTIONS, as_section
+from rlinf_core.config.schema import SECTIONS, RunConfig, as_section
 from rlinf_core.errors import ConfigError
 
 
@@ -50,8 +50,8 @@ def parse(overrides: Iterable[str]) -> list[Assignment]:
     for text in overrides:
         try:
             found.append(_assignment(text, parser.parse_override(text)))
-        except HydraException as error:
-            detail = str(error).splitlines()[0]
+        except (HydraException, RecursionError) as error:
+            detail = str(error).splitlines()[0].partition(" expecting ")[0]
             findings.append(
                 f"{COMMAND_LINE}: {text!r} cannot be read as an override; wanted key=value, such "
                 f"as collect.envs=8, with quotes around text that holds any of ,=:{{}}[]'\" "
@@ -82,6 +82,8 @@ def _assignment(text: str, override: Override) -> Assignment:
                 "quotes around it"
             ]
         )
+    if not override.key_or_group:
+        raise ConfigError([f"{COMMAND_LINE}: {text!r} names no option; wanted key=value"])
     if override.key_or_group.split(".")[0].split("/")[0] == "hydra":
         raise ConfigError([f"{COMMAND_LINE}: {text!r}: a run has no settings of hydra's own"])
     return Assignment(
@@ -102,6 +104,8 @@ def _apply(data: dict[str, Any], assignment: Assignment, origins: Origins) -> st
         child = _expanded(_child(node, part), path)
         if child is None and assignment.removes:
             return "there is nothing to remove"
+        if child is None and path == "loggers":  # a default that is no mapping to be filled
+            child = RunConfig().model_dump(mode="json")[path]
         if not isinstance(child, dict | list | None):
             return f"{path} is {child!r}, which holds no {assignment.key[len(path) + 1 :]!r}"
         if not _put(node, part, {} if child is None else child):

@@ -36,7 +36,7 @@ def find_run(run: str, folders: Iterable[Path]) -> Path | None:
         if os.path.isfile(named):
             return named.absolute()
     if os.path.isdir(path):
-        raise RequestError(f"{run} is a folder; wanted a run file, such as {path / 'run.yaml'}")
+        raise RequestError(f"{run!r} is a folder; wanted a run file, such as {path / 'run.yaml'}")
     if os.path.isfile(path):
         raise RequestError(f"{run}: a run file's name ends with {SUFFIX}")
     return None

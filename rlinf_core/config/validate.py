@@ -153,7 +153,8 @@ def _checked(
     # After the components, whose findings about a section say more than the core's own schema.
     config = check(RunConfig, data, "", "a run (from rlinf-core)", findings)
     if config is not None:
-        for where, sentence in arithmetic.check(config):
+        trains = sections is None or "training" in sections
+        for where, sentence in arithmetic.check(config, trains):
             findings.add(where, sentence)
         _check_plugins(config, plugins, findings)
     findings.raise_any()
@@ -196,7 +197,7 @@ def _components(
         if not needed and path not in ALWAYS:
             continue
         if section is None:
-            findings.add(path, f"is missing; {chooser.wanted(kind, path)}")
+            chooser.lacking(kind, path)
         else:
             chooser.section(kind, section, path)
     devices = cluster.get("devices", AUTO)

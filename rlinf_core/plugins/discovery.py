@@ -7,6 +7,7 @@ reported where it says something else, and never obeyed: it stays when the packa
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import re
 import sys
@@ -90,6 +91,15 @@ def installed_version(distribution: str) -> str | None:
         if _installed(item):
             return item.version
     return None
+
+
+def package_folders(package: str) -> list[Path]:
+    """Return the folders of a package, without importing it; empty where there is none."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError, AttributeError):
+        return []
+    return [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []
 
 
 def _scan(path: Sequence[str] | None) -> Iterator[Found]:

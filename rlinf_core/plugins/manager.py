@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
 import sys
 import traceback
 import types
@@ -25,7 +24,7 @@ import rlinf_core
 from rlinf_core import hookspecs
 from rlinf_core.errors import did_you_mean
 from rlinf_core.hookspecs import HOOK_KINDS, PROJECT
-from rlinf_core.plugins.discovery import Found, discover
+from rlinf_core.plugins.discovery import Found, discover, package_folders
 from rlinf_core.plugins.records import Phase, PluginRecord, Status
 from rlinf_core.plugins.resolve import Registry
 from rlinf_core.plugins.settings import PluginSettings, user_settings
@@ -72,7 +71,7 @@ class PluginManager:
             for record in self.records
             if record.ok
             for package in record.configs
-            for folder in _folders(package)
+            for folder in package_folders(package)
         ]
 
     def notify(self, hook: str, **arguments: Any) -> list[str]:
@@ -202,7 +201,7 @@ def _collect(loaded: _Loaded) -> None:
         for item in _answers(loaded, hook):
             loaded.components.append(_component(loaded, hook, kind, item))
     for package in _answers(loaded, "rlinf_configs"):
-        if not isinstance(package, str) or not _folders(package):
+        if not isinstance(package, str) or not package_folders(package):
             raise _RefusedError(
                 Status.BROKEN,
                 Phase.SPECS,
@@ -248,12 +247,3 @@ def _guard(phase: Phase, what: str) -> Iterator[None]:
     except BaseException as error:
         text = f"{what}: {type(error).__name__}: {error}"
         raise _RefusedError(Status.BROKEN, phase, text) from error
-
-
-def _folders(package: str) -> list[Path]:
-    """Return the folders of a package, without importing it; empty where there is none."""
-    try:
-        spec = importlib.util.find_spec(package)
-    except (ImportError, ValueError, AttributeError):
-        return []
-    return [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []

@@ -95,7 +95,7 @@ class Registry:
     ) -> UnknownComponentError:
         there = self.components(kind)
         near = did_you_mean(name.lower(), {c.spec.name for c in there})
-        who = f"no plugin provides {a(kind)}"
+        who = f"no plugin provides {with_article(kind)}"
         if distribution:
             near = did_you_mean(f"{distribution}/{name}", {c.qualified_name for c in there})
             who = f"{distribution}{because} provides no {kind}"
@@ -199,7 +199,7 @@ def plugin_code(what: str) -> Iterator[None]:
         raise PluginError(f"{what}: {type(error).__name__}: {error}\n{shown}") from error
 
 
-def a(kind: Kind) -> str:
+def with_article(kind: Kind) -> str:
     """Return ``a model`` or ``an algorithm``."""
     return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
@@ -211,7 +211,7 @@ def describe(component: Component) -> str:
 
 def _ambiguous(kind: Kind, name: str, matches: list[Component]) -> AmbiguousComponentError:
     return AmbiguousComponentError(
-        f"{len(matches)} plugins provide {a(kind)} named {name!r}: "
+        f"{len(matches)} plugins provide {with_article(kind)} named {name!r}: "
         f"{', '.join(f'{c.distribution} {c.version}' for c in matches)}. "
         f"Name one of them, {' or '.join(repr(c.qualified_name) for c in matches)}, or choose once "
         f"and for all with plugins.prefer: {{{kind}/{name}: {matches[0].distribution}}}"

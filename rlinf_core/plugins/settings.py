@@ -102,8 +102,6 @@ def user_settings() -> PluginSettings:
         data = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
     except Exception as error:  # YAML, encoding, permission and interpolation errors alike
         raise ConfigError([f"{path}: cannot be read: {error}"]) from error
-    if data is None:
-        return PluginSettings()
     if not isinstance(data, dict):
         raise ConfigError([f"{path}: found {data!r}, wanted a mapping with the key 'plugins'"])
     if unknown := [
@@ -125,7 +123,9 @@ def read_layer(origin: str, section: object) -> Layer:
     if section is None:
         return Layer(origin)
     if not isinstance(section, Mapping):
-        raise ConfigError([f"{origin}: plugins: found {section!r}, wanted a mapping of {known}"])
+        raise ConfigError(
+            [f"{origin}: plugins: found {section!r}, wanted a mapping of {', '.join(known)}"]
+        )
     findings = [
         f"{origin}: plugins.{key}: no such key.{did_you_mean(str(key), known)} "
         f"It takes: {', '.join(known)}"
@@ -149,7 +149,7 @@ def read_layer(origin: str, section: object) -> Layer:
     for key, value in prefer.items():
         kind, _, name = str(key).partition("/")
         if kind not in list(Kind):
-            near = did_you_mean(kind, Kind)
+            near = did_you_mean(kind, [k.value for k in Kind])
             findings.append(
                 f"{origin}: plugins.prefer.{key}: there is no kind {kind!r}.{near} "
                 f"The kinds are: {', '.join(Kind)}"

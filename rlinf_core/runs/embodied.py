@@ -10,7 +10,7 @@ is the runtime's and the placement's affair; neither changes this file.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from rlinf_core.data.outcomes import summary
 from rlinf_core.protocols.runtime import Runtime
 from rlinf_core.protocols.weight_transport import Layout
 from rlinf_core.runs.checkpoint import Checkpoint
-from rlinf_core.runs.evaluation import Evaluation, Evaluator
+from rlinf_core.runs.evaluation import Evaluation, Evaluator, check_states
 from rlinf_core.runs.layout import stage_keys
 from rlinf_core.runs.session import Session
 
@@ -43,10 +43,15 @@ class Iteration:
 class EmbodiedRun:
     """Trains the policy of one run. Make it, :meth:`load` if resuming, then :meth:`iterate`.
 
+    Making it starts every group, so what cannot work is refused here.
+
     Args:
         run: the validated run.
         runtime: where its workers run.
         report: takes lines meant for a person.
+
+    Raises:
+        RequestError: the simulator has fewer initial states than evaluation asks for.
     """
 
     def __init__(self, run: Run, runtime: Runtime, report: Callable[[str], None]) -> None:
@@ -67,19 +72,15 @@ class EmbodiedRun:
         self._metrics: Mapping[str, float] = {}
 
         spaces = self._simulation.call("spaces").wait()[0]
+        check_states(self._simulation, run.config.evaluation.split, run.config.evaluation.episodes)
         built = [group.call("build", spaces) for group in (self._rollout, self._training)]
         self._open_weights(runtime)
         for future in built:
             future.wait()
+        self._sync_weights()
 
-    def iterate(self) -> Iterator[Iteration]:
-        """Run iterations until ``steps`` are done; the caller may stop between any two."""
-        if self._step < self._config.steps:
-            self._sync_weights()
-        while self._step < self._config.steps:
-            yield self._iteration()
-
-    def _iteration(self) -> Iteration:
+    def iterate(self) -> Iteration:
+        """Collect, learn, send the new weights."""
         collect = self._config.collect
         began = time.perf_counter()
         simulated = self._simulation.call(
@@ -135,7 +136,6 @@ class EmbodiedRun:
     def evaluate(self) -> Evaluation:
         """Evaluate the current weights greedily on held-out initial states."""
         evaluation = self._config.evaluation
-        self._sync_weights()
         return self._evaluator.run(evaluation.split, evaluation.episodes)
 
     def record(self, path: Path) -> bool:
@@ -168,6 +168,7 @@ class EmbodiedRun:
     def load(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint."""
         self._training.call("load", str(checkpoint.training)).wait()
+        self._sync_weights()
         self._simulation.call("set_counters", checkpoint.state["episode_counters"]).wait()
         if self._restores:
             restored = self._simulation.call("load", str(checkpoint.folder / "simulation")).wait()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf_core.data.outcomes import wilson_interval
+from rlinf_core.errors import RequestError
 from rlinf_core.protocols.runtime import WorkerGroup
 from rlinf_core.protocols.simulator import Spaces
 from rlinf_core.runs.layout import stage_keys
@@ -43,6 +44,16 @@ class Evaluation:
         )
 
 
+def check_states(simulation: WorkerGroup, split: str, episodes: int) -> None:
+    """Raise ``RequestError`` where ``split`` has fewer initial states than episodes are asked."""
+    there = simulation.call("count_states", split).wait()[0]
+    if episodes > there:
+        raise RequestError(
+            f"evaluation.episodes={episodes}, but the split {split!r} has {there} initial states "
+            f"and each is visited once; ask for at most {there}"
+        )
+
+
 class Evaluator:
     """Evaluates with environments of its own, so that training's are left alone.
 
@@ -76,7 +87,8 @@ class Evaluator:
 
     def record(self, split: str, path: Path) -> bool:
         """Write a video grid of the first few episodes; return False where nothing can render."""
-        parts = self._visit(self._group("recording", _RECORDED), split, _RECORDED, frames=True)
+        episodes = min(_RECORDED, self._session.run.config.evaluation.episodes)
+        parts = self._visit(self._group("recording", episodes), split, episodes, frames=True)
         frames = [pictures for _, pictures in parts if pictures is not None]
         if len(frames) < len(parts):
             return False
@@ -86,6 +98,7 @@ class Evaluator:
     def spaces(self, episodes: int) -> Spaces:
         """Return what one environment shows and takes."""
         group = self._group("evaluation", min(self._envs, episodes))
+        check_states(group, self._session.run.config.evaluation.split, episodes)
         spaces: Spaces = group.call("spaces").wait()[0]
         return spaces
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,12 +46,23 @@ class Result:
 
 
 class Loggers:
-    """Every logger of a run behind one face."""
+    """Every logger of a run behind one face.
 
-    def __init__(self, run: Run, info: RunInfo) -> None:
-        self._all: list[RunLogger] = [
-            load(chosen.component)(chosen.config, info) for chosen in run.loggers
-        ]
+    Messages that come before :meth:`open` are shown then: until a run is known to work, nothing
+    is written into its folder.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._all: list[RunLogger] = []
+        self._early: list[str] = []
+
+    def open(self, info: RunInfo) -> None:
+        """Make the loggers."""
+        for chosen in self._run.loggers:
+            self._all.append(load(chosen.component)(chosen.config, info))
+        for text in self._early:
+            self.message(text)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Hand on the metrics of one step."""
@@ -60,6 +71,8 @@ class Loggers:
 
     def message(self, text: str) -> None:
         """Hand on a line meant for a person."""
+        if not self._all:
+            self._early.append(text)
         for logger in self._all:
             logger.message(text)
 
@@ -75,16 +88,20 @@ class Loggers:
 
 
 @contextmanager
-def _open_loggers(run: Run, info: RunInfo) -> Iterator[Loggers]:
-    loggers = Loggers(run, info)
+def _announced(run: Run, loggers: Loggers) -> Iterator[None]:
+    """Tell plugins that the run begins and how it ended, and loggers that it ended."""
+    for failure in run.plugins.notify("rlinf_run_started", run=run):
+        loggers.message(failure)
     outcome = "failed"
     try:
-        yield loggers
+        yield
         outcome = "done"
     except KeyboardInterrupt:
         outcome = "interrupted"
         raise
     finally:
+        for failure in run.plugins.notify("rlinf_run_finished", run=run, outcome=outcome):
+            loggers.message(failure)
         loggers.close(outcome)
 
 
@@ -97,44 +114,33 @@ def train(run: Run, output: Path | None, resume: bool) -> Result:
         resume: go on from the last whole checkpoint in that folder.
 
     Raises:
-        RequestError: the folder cannot be used.
+        RequestError: the folder cannot be used, or the simulator cannot do what the run asks.
         WorkerFailed: a worker raised or died; checkpoints written before stay.
     """
     folder = choose_folder(run.config.name, output, resume)
-    with locked(folder):
-        return _train_in(folder, run, resume)
-
-
-def _train_in(folder: Path, run: Run, resume: bool) -> Result:
-    config = run.config
-    notes: list[str] = []
-    store = CheckpointStore(folder, config.checkpoint.keep, config.checkpoint.best)
-    checkpoint = store.last(notes.append) if resume else None
-    if resume:
-        notes.append(
-            f"no whole checkpoint in {folder}: starting at step 0"
-            if checkpoint is None
-            else f"resuming after step {checkpoint.step} from {checkpoint.folder}"
-        )
-    plain = to_plain(run)
-    if checkpoint is not None:
-        notes += _differences(checkpoint.run, plain)
-    write_json(folder / "run.json", plain)
-    info = RunInfo(
-        name=config.name,
-        folder=folder,
-        config=plain,
-        first_step=checkpoint.step if checkpoint else 0,
-        total_steps=config.steps,
-    )
-    with ExitStack() as stack:
-        loggers = stack.enter_context(_open_loggers(run, info))
-        for note in notes:
-            loggers.message(note)
-        runtime = stack.enter_context(open_runtime(run))
-        stop = stack.enter_context(stop_on_signal(runtime.interrupt, loggers.message))
+    loggers = Loggers(run)
+    store = CheckpointStore(folder, run.config.checkpoint.keep, run.config.checkpoint.best)
+    with (
+        locked(folder),
+        _announced(run, loggers),
+        open_runtime(run) as runtime,
+        stop_on_signal(runtime.interrupt, loggers.message) as stop,
+    ):
         embodied = EmbodiedRun(run, runtime, loggers.message)
-        return _Training(folder, run, plain, store, loggers, embodied, stop).go(checkpoint)
+        checkpoint = _resume(store, embodied, loggers.message) if resume else None
+        return _Training(folder, run, store, loggers, embodied, stop).go(checkpoint)
+
+
+def _resume(
+    store: CheckpointStore, embodied: EmbodiedRun, report: Callable[[str], None]
+) -> Checkpoint | None:
+    checkpoint = store.last(report)
+    if checkpoint is None:
+        report("no whole checkpoint to resume from: starting at step 0")
+        return None
+    report(f"resuming after step {checkpoint.step} from {checkpoint.folder}")
+    embodied.load(checkpoint)
+    return checkpoint
 
 
 class _Training:
@@ -144,13 +150,12 @@ class _Training:
         self,
         folder: Path,
         run: Run,
-        plain: Mapping[str, Any],
         store: CheckpointStore,
         loggers: Loggers,
         embodied: EmbodiedRun,
         stop: StopRequest,
     ) -> None:
-        self._folder, self._config, self._plain = folder, run.config, plain
+        self._folder, self._config, self._plain = folder, run.config, to_plain(run)
         self._store, self._loggers, self._embodied, self._stop = store, loggers, embodied, stop
         self._began = time.monotonic()
         self._step, self._env_steps = 0, 0
@@ -159,18 +164,13 @@ class _Training:
 
     def go(self, checkpoint: Checkpoint | None) -> Result:
         every = self._config.checkpoint.every
-        if checkpoint is not None:
-            self._embodied.load(checkpoint)
-            self._step, self._saved = checkpoint.step, checkpoint.folder
-            self._env_steps = int(checkpoint.state["env_steps"])
-            self._metrics = checkpoint.state["metrics"]
-        for iteration in self._embodied.iterate():
+        self._begin(checkpoint)
+        while self._step < self._config.steps and not self._stop.asked:
+            iteration = self._embodied.iterate()
             self._step, self._env_steps = iteration.step, iteration.env_steps
             self._metrics = self._with_evaluation(iteration.metrics)
             self._loggers.log(self._step, self._metrics)
             self._saved = None
-            if self._stop.asked:
-                break
             if every and self._step % every == 0:
                 self._save()
         if self._saved is None and self._step:
@@ -178,6 +178,24 @@ class _Training:
         if self._stop.asked and self._step < self._config.steps:
             return self._result("interrupted")
         return self._finish()
+
+    def _begin(self, checkpoint: Checkpoint | None) -> None:
+        """Write the first files: from here on the run is known to work."""
+        if checkpoint is not None:
+            self._step, self._saved = checkpoint.step, checkpoint.folder
+            self._env_steps = int(checkpoint.state["env_steps"])
+            self._metrics = checkpoint.state["metrics"]
+            for note in _differences(checkpoint.run, self._plain):
+                self._loggers.message(note)
+        write_json(self._folder / "run.json", self._plain)
+        info = RunInfo(
+            name=self._config.name,
+            folder=self._folder,
+            config=self._plain,
+            first_step=self._step,
+            total_steps=self._config.steps,
+        )
+        self._loggers.open(info)
 
     def _with_evaluation(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
         every = self._config.evaluation.every

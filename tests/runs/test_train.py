@@ -36,13 +36,24 @@ SMALL = {
     "checkpoint": {"every": 3},
     "evaluation": {"episodes": 3, "video": False},
 }
+KILLS = int(os.environ.get("RLINF_TEST_KILLS", "4"))
 CLI = [sys.executable, "-c", "from rlinf_core.cli import main; main()"]
 
 
 @pytest.fixture
 def small(tmp_path) -> str:
+    """A run on the real simulator."""
     path = tmp_path / "small.yaml"
     path.write_text(yaml.safe_dump(SMALL, sort_keys=False))
+    return str(path)
+
+
+@pytest.fixture
+def tiny(tmp_path, toys) -> str:
+    """The same on a simulator that starts at once and restores its state."""
+    path = tmp_path / "tiny.yaml"
+    simulator = {"name": "toy", "horizon": 7}
+    path.write_text(yaml.safe_dump({**SMALL, "simulator": simulator}, sort_keys=False))
     return str(path)
 
 
@@ -94,11 +105,11 @@ def members(group: int) -> list[int]:
 # --- resume ---------------------------------------------------------------------------------------
 
 
-def test_case_c02_six_steps_equal_three_resume_and_three_bit_for_bit(small, tmp_path):
-    straight = train(load_run(small), tmp_path / "straight", resume=False)
-    first = train(load_run(small, ["steps=3"]), tmp_path / "halves", resume=False)
+def equal_in_two_halves(run: str, tmp_path: Path, *options: str) -> None:
+    straight = train(load_run(run, options), tmp_path / "straight", resume=False)
+    first = train(load_run(run, [*options, "steps=3"]), tmp_path / "halves", resume=False)
     assert first.steps == 3
-    second = train(load_run(small), tmp_path / "halves", resume=True)
+    second = train(load_run(run, options), tmp_path / "halves", resume=True)
 
     assert digests(straight.checkpoint) == digests(second.checkpoint)
     assert len(digests(straight.checkpoint)) >= 3
@@ -109,37 +120,79 @@ def test_case_c02_six_steps_equal_three_resume_and_three_bit_for_bit(small, tmp_
     assert straight.evaluation == second.evaluation
 
 
-def test_a_resumed_run_says_what_changed_and_that_episodes_were_restarted(small, tmp_path):
-    train(load_run(small, ["steps=3"]), tmp_path / "run", resume=False)
-    code, _, err = finish(
-        start("train", small, "--output", str(tmp_path / "run"), "--resume", "loggers=[console]")
-    )
-    assert code == 0
-    assert "resuming after step 3" in err
-    assert "steps was 3 in the checkpoint; going on with 6" in err
-    assert "this simulator cannot restore them" in err
+def test_case_c02_six_steps_equal_three_resume_and_three_bit_for_bit(small, tmp_path):
+    """Episodes of 7 steps are under way at every checkpoint, after 5, 10, 15, ... steps."""
+    equal_in_two_halves(small, tmp_path)
 
 
-def test_resuming_a_finished_run_trains_no_more(small, tmp_path):
-    before = train(load_run(small), tmp_path / "run", resume=False)
+def test_case_c02_on_a_simulator_that_cannot_restore_its_state(tiny, tmp_path):
+    equal_in_two_halves(tiny, tmp_path, "simulator.name=toy-forgetful")
+
+
+def test_case_c02_with_several_stages_and_chunks(tiny, tmp_path):
+    equal_in_two_halves(tiny, tmp_path, "collect.stages=2", "collect.chunk=3")
+
+
+def test_a_forgetful_simulator_restarts_at_checkpoints_and_says_so(tiny, tmp_path, capsys):
+    options = ["simulator.name=toy-forgetful", "loggers=[console,jsonl]"]
+    train(load_run(tiny, options), tmp_path / "a", resume=False)
+    said = "this simulator cannot restore them"
+    assert said in capsys.readouterr().err
+    train(load_run(tiny, ["loggers=[console,jsonl]"]), tmp_path / "b", resume=False)
+    assert said not in capsys.readouterr().err
+
+
+def test_a_resumed_run_says_where_it_goes_on_and_what_changed(tiny, tmp_path, capsys):
+    train(load_run(tiny, ["steps=3"]), tmp_path / "run", resume=False)
+    train(load_run(tiny, ["loggers=[console]"]), tmp_path / "run", resume=True)
+    said = capsys.readouterr().err
+    assert "resuming after step 3" in said
+    assert "steps was 3 in the checkpoint; going on with 6" in said
+
+
+def test_another_layout_of_environments_restarts_episodes_and_says_so(tiny, tmp_path, capsys):
+    train(load_run(tiny, ["steps=3"]), tmp_path / "run", resume=False)
+    options = ["collect.stages=2", "loggers=[console]"]
+    train(load_run(tiny, options), tmp_path / "run", resume=True)
+    assert "laid out differently" in capsys.readouterr().err
+
+
+def test_resuming_a_finished_run_trains_no_more(tiny, tmp_path):
+    before = train(load_run(tiny), tmp_path / "run", resume=False)
     digest = digests(before.checkpoint)
-    again = train(load_run(small), tmp_path / "run", resume=True)
+    again = train(load_run(tiny), tmp_path / "run", resume=True)
     assert again.steps == 6
+    assert again.evaluation == before.evaluation
     assert digests(again.checkpoint) == digest
     assert len(metrics(tmp_path / "run")) == 6
 
 
-def test_resuming_where_nothing_is_starts_at_the_beginning(small, tmp_path):
-    result = train(load_run(small, ["steps=1"]), tmp_path / "nothing", resume=True)
-    assert result.steps == 1
+def test_resuming_where_nothing_is_starts_at_the_beginning_and_says_so(tiny, tmp_path, capsys):
+    options = ["steps=1", "loggers=[console]"]
+    assert train(load_run(tiny, options), tmp_path / "nothing", resume=True).steps == 1
+    assert "starting at step 0" in capsys.readouterr().err
 
 
-def test_nothing_is_overwritten(small, tmp_path):
-    train(load_run(small, ["steps=1"]), tmp_path / "run", resume=False)
+def test_nothing_is_overwritten(tiny, tmp_path):
+    train(load_run(tiny, ["steps=1"]), tmp_path / "run", resume=False)
     before = {p: sha256(p) for p in (tmp_path / "run").rglob("*") if p.is_file()}
     with pytest.raises(RequestError, match="nothing is overwritten"):
-        train(load_run(small), tmp_path / "run", resume=False)
+        train(load_run(tiny), tmp_path / "run", resume=False)
     assert before == {p: sha256(p) for p in (tmp_path / "run").rglob("*") if p.is_file()}
+
+
+def test_a_run_that_is_refused_at_its_start_leaves_nothing_in_its_folder(tiny, tmp_path):
+    wrong = load_run(tiny, ["evaluation.episodes=11"])
+    with pytest.raises(RequestError, match=r"'test' has 10 initial states.*at most 10"):
+        train(wrong, tmp_path / "run", resume=False)
+    train(load_run(tiny, ["steps=1"]), tmp_path / "run", resume=False)  # same folder, no complaint
+
+
+def test_plugins_hear_of_a_run_and_their_failure_changes_nothing(tiny, tmp_path, capsys):
+    train(load_run(tiny, ["steps=1", "loggers=[console]"]), tmp_path / "run", resume=False)
+    out, err = capsys.readouterr()
+    assert "toys: started small" in out
+    assert "rlinf_run_finished failed: RuntimeError: toys: done" in err
 
 
 # --- interruption and death -----------------------------------------------------------------------
@@ -161,11 +214,9 @@ def test_ctrl_c_stops_after_a_safe_checkpoint_and_resume_equals_never_stopping(s
     assert stopped.step == metrics(folder)[-1]["step"] < 40
 
     resumed = train(load_run(small, many), folder, resume=True)
-    straight = train(load_run(small, [*many, "checkpoint.every=0"]), tmp_path / "b", resume=False)
-    assert len(metrics(folder)) == 40
-    # every checkpoint restarts what is under way, so runs agree up to the first one
-    assert metrics(folder)[:3] == metrics(straight.folder)[:3]
-    assert resumed.steps == 40
+    straight = train(load_run(small, many), tmp_path / "straight", resume=False)
+    assert metrics(folder) == metrics(straight.folder)
+    assert digests(resumed.checkpoint) == digests(straight.checkpoint)
 
 
 def test_ctrl_c_twice_ends_at_once_and_leaves_no_process(small, tmp_path):
@@ -185,7 +236,7 @@ def test_kill_9_at_random_moments_always_resumes_to_the_same_weights(small, tmp_
     straight = train(load_run(small, options), tmp_path / "straight", resume=False)
     folder = tmp_path / "killed"
     rng = random.Random(0)
-    for _ in range(4):
+    for _ in range(KILLS):
         process = start("train", small, "--output", str(folder), "--resume", *options)
         try:
             process.wait(timeout=2.0 + 2.5 * rng.random())
@@ -199,22 +250,21 @@ def test_kill_9_at_random_moments_always_resumes_to_the_same_weights(small, tmp_
     assert not list((folder / "checkpoints").glob(".*"))
 
 
-def test_a_second_run_in_the_same_folder_is_refused_while_the_first_goes_on(small, tmp_path):
+def test_a_second_run_in_the_same_folder_is_refused_while_the_first_goes_on(tiny, tmp_path):
     folder = tmp_path / "run"
-    first = start("train", small, "--output", str(folder), "steps=100000")
+    first = start("train", tiny, "--output", str(folder), "steps=100000")
     try:
         wait_for(lambda: (folder / "metrics.jsonl").exists())
-        code, _, err = finish(start("train", small, "--output", str(folder), "--resume"))
-        assert code == 2
-        assert "another run is writing here" in err
+        with pytest.raises(RequestError, match="another run is writing here"):
+            train(load_run(tiny), folder, resume=True)
     finally:
         first.kill()
         first.communicate()
 
 
-def test_a_failure_in_a_simulator_process_ends_the_run_with_one_clear_error(small, tmp_path):
+def test_a_dead_simulator_process_ends_the_run_with_one_clear_error(small, tmp_path):
     folder = tmp_path / "run"
-    process = start("train", small, "--output", str(folder), "steps=100000")
+    process = start("train", small, "--output", str(folder), "steps=100000", "checkpoint.every=0")
     wait_for(lambda: (folder / "metrics.jsonl").exists() and len(metrics(folder)) >= 2)
     children = [pid for pid in members(process.pid) if pid != process.pid]
     os.kill(max(children), signal.SIGKILL)
@@ -227,10 +277,10 @@ def test_a_failure_in_a_simulator_process_ends_the_run_with_one_clear_error(smal
     wait_for(lambda: members(process.pid) == [], 5)
 
 
-def test_a_checkpoint_that_does_not_fit_the_model_is_refused(small, tmp_path):
-    train(load_run(small, ["steps=1"]), tmp_path / "run", resume=False)
+def test_a_checkpoint_that_does_not_fit_the_model_is_refused(tiny, tmp_path):
+    train(load_run(tiny, ["steps=1"]), tmp_path / "run", resume=False)
     with pytest.raises(WorkerFailed, match="training"):
-        train(load_run(small, ["model.hidden=[8]"]), tmp_path / "run", resume=True)
+        train(load_run(tiny, ["model.hidden=[8]"]), tmp_path / "run", resume=True)
 
 
 # --- evaluation -----------------------------------------------------------------------------------
@@ -264,26 +314,46 @@ def test_case_k03_evaluation_needs_no_training_section(small, tmp_path):
         load_run(str(path))
 
 
-def test_evaluating_during_a_run_leaves_its_training_alone(small, tmp_path):
-    alone = train(load_run(small, ["steps=2"]), tmp_path / "a", resume=False)
-    watched = train(
-        load_run(small, ["steps=2", "evaluation.every=1"]), tmp_path / "b", resume=False
-    )
+def test_evaluating_during_a_run_leaves_its_training_alone(tiny, tmp_path):
+    alone = train(load_run(tiny, ["steps=2"]), tmp_path / "a", resume=False)
+    watched = train(load_run(tiny, ["steps=2", "evaluation.every=1"]), tmp_path / "b", resume=False)
     assert digests(alone.checkpoint) == digests(watched.checkpoint)
     assert "evaluation/success_once" in metrics(tmp_path / "b")[0]
 
 
-def test_a_missing_checkpoint_is_a_wrong_request(small, tmp_path):
-    code, _, err = finish(start("eval", small, "--checkpoint", str(tmp_path / "nowhere")))
+def test_a_video_is_a_grid_of_episodes(tiny, tmp_path):
+    import imageio.v3 as imageio
+
+    result = train(load_run(tiny, ["steps=1", "evaluation.video=true"]), tmp_path / "r", False)
+    frames = imageio.imread(result.video)  # [steps, height, width, 3]
+    assert frames.shape == (
+        8,
+        32,
+        32,
+        3,
+    )  # three episodes of 16 x 16; their first view, then 7 steps
+    assert frames.max() > 200
+
+
+def test_a_missing_checkpoint_is_a_wrong_request(tiny, tmp_path):
+    code, _, err = finish(start("eval", tiny, "--checkpoint", str(tmp_path / "nowhere")))
     assert code == 2
     assert "holds no whole checkpoint" in err
+
+
+def test_asking_for_more_episodes_than_there_are_states_is_a_wrong_request(tiny, tmp_path):
+    train(load_run(tiny, ["steps=1"]), tmp_path / "run", resume=False)
+    arguments = ["--checkpoint", str(tmp_path / "run"), "--episodes", "11"]
+    code, _, err = finish(start("eval", tiny, *arguments))
+    assert code == 2
+    assert "at most 10" in err
 
 
 # --- the command line -----------------------------------------------------------------------------
 
 
-def test_train_says_what_was_learned_and_where_everything_lies(small, tmp_path):
-    code, out, err = finish(start("train", small, "--output", str(tmp_path / "run"), "steps=2"))
+def test_train_says_what_was_learned_and_where_everything_lies(tiny, tmp_path):
+    code, out, err = finish(start("train", tiny, "--output", str(tmp_path / "run"), "steps=2"))
     assert code == 0, err
     assert "done after 2 iterations, 40 environment steps" in out
     assert "held-out initial states" in out
@@ -292,9 +362,9 @@ def test_train_says_what_was_learned_and_where_everything_lies(small, tmp_path):
         assert list((tmp_path / "run").rglob(name))
 
 
-def test_train_json_is_one_document_on_standard_output(small, tmp_path):
+def test_train_json_is_one_document_on_standard_output(tiny, tmp_path):
     arguments = ["--output", str(tmp_path / "run"), "steps=1", "--json"]
-    code, out, err = finish(start("train", small, *arguments))
+    code, out, err = finish(start("train", tiny, *arguments))
     assert code == 0, err
     report = json.loads(out)
     assert report["schema_version"] == 1
@@ -303,9 +373,9 @@ def test_train_json_is_one_document_on_standard_output(small, tmp_path):
     assert report["evaluation"]["episodes"] == 3
 
 
-def test_a_misspelt_option_is_refused_before_anything_starts(small, tmp_path):
+def test_a_misspelt_option_is_refused_before_anything_starts(tiny, tmp_path):
     arguments = ["--output", str(tmp_path / "run"), "algorithm.clip_ratoi=0.1"]
-    code, out, err = finish(start("train", small, *arguments))
+    code, out, err = finish(start("train", tiny, *arguments))
     assert code == 2
     assert "algorithm.clip_ratoi" in err
     assert "clip_ratio" in err

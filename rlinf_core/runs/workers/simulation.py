@@ -72,6 +72,10 @@ class SimulationWorker(Worker):
         """Return what one environment shows and takes."""
         return self._stages[0].simulator.spaces
 
+    def count_states(self, split: str) -> int:
+        """Return how many initial states a split has."""
+        return len(self._stages[0].simulator.initial_states(split))
+
     # --- training --------------------------------------------------------------------------------
 
     def collect(self, steps: int, observations: Channel, actions: Channel) -> list[Episode]:
@@ -151,11 +155,7 @@ class SimulationWorker(Worker):
                 observations.put(None, key=key)
         while running:
             if frames:
-                shown = [stage.simulator.render() for _, stage in self._keyed()]
-                if any(picture is None for picture in shown):
-                    frames = False
-                else:
-                    pictures.append(np.concatenate([p for p in shown if p is not None]))
+                pictures += self._picture()
             for key, stage in list(running):
                 message, ended = stage.step(actions.get(key=key))
                 finished += ended
@@ -164,7 +164,15 @@ class SimulationWorker(Worker):
                 else:
                     observations.put(None, key=key)
                     running.remove((key, stage))
+        if frames:
+            pictures += self._picture()
         return finished, np.stack(pictures) if pictures else None
+
+    def _picture(self) -> list[npt.NDArray[np.uint8]]:
+        """Return one picture, uint8 [n, H, W, 3], of all stages; none where nothing can render."""
+        shown = [stage.simulator.render() for stage in self._stages]
+        parts = [part for part in shown if part is not None]
+        return [np.concatenate(parts)] if len(parts) == len(shown) else []
 
     def close(self) -> None:
         """Close every simulator."""

@@ -23,7 +23,7 @@ from rlinf_core.runs.workers.build import policy_factory
 from rlinf_core.runtime.worker import Place, Worker
 from rlinf_core.specs import ComponentRef
 
-_SHUFFLE = 2  # stream of the run's seed
+_SHUFFLE, _TORCH = 2, 3  # streams of the run's seed
 
 
 class TrainingWorker(Worker):
@@ -71,6 +71,8 @@ class TrainingWorker(Worker):
 
     def build(self, spaces: Spaces) -> None:
         """Make the policy and its optimizer."""
+        # The core draws nothing from torch's own generator, but a model may (dropout, say).
+        torch.manual_seed(stream_seed(self._seed, _TORCH, self.place.rank))
         self._backend.build(
             policy_factory(self._model, self._model_config, spaces, self._chunk, self._seed)
         )

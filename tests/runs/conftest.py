@@ -1,0 +1,48 @@
+"""Two small simulators as an installed plugin, for tests of whole runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+PLUGIN = """
+from rlinf_core.api import Capability, ComponentSpec, hookimpl
+
+ABLE = [Capability.STATE, Capability.ACTION_CHUNK, Capability.SUCCESS, Capability.RENDER]
+PARTS = {
+    "target": "rlinf_core.testing.toy:ToySimulator",
+    "config": "rlinf_core.testing.toy:ToyConfig",
+}
+
+@hookimpl
+def rlinf_simulators():
+    return [
+        ComponentSpec("toy", "A line.", capabilities=[*ABLE, Capability.RESTORE], **PARTS),
+        ComponentSpec("toy-forgetful", "A line.", capabilities=ABLE, **PARTS),
+    ]
+
+@hookimpl
+def rlinf_run_started(run):
+    print("toys: started", run.config.name)
+
+@hookimpl
+def rlinf_run_finished(run, outcome):
+    raise RuntimeError(f"toys: {outcome}")
+"""
+
+
+@pytest.fixture
+def toys(tmp_path, monkeypatch):
+    """Install the simulators ``toy`` and ``toy-forgetful`` for this process and its children."""
+    path = Path(__file__).parents[1] / "distributions" / "factory.py"
+    spec = importlib.util.spec_from_file_location("factory", path)
+    factory = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(factory)
+    site = tmp_path / "site"
+    factory.Site(site).add("rlinf-plugin-toys", PLUGIN)
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]))
+    return site
