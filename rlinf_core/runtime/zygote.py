@@ -18,7 +18,6 @@ import os
 import pickle
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -26,64 +25,17 @@ import time
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
 
 from rlinf_core.errors import RuntimeFailure
+from rlinf_core.runtime.connection import Connection, Failure
 
 _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
 _LARGEST = 32_768  # a longer variable travels by socket: Linux refuses to exec with one > 128 KiB
 _GRACE = 2.0  # seconds that children get to end by themselves
-
-
-class Failure(NamedTuple):
-    """The last thing a child says when it failed."""
-
-    traceback: str
-
-
-class Connection:
-    """One end of a private socket pair: whole pickles, and file descriptors beside them."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._socket = sock
-        self.fds: list[int] = []  # what came with the last message; the receiver closes them
-
-    def send(self, message: object, fds: Sequence[int] = ()) -> None:
-        """Send one message. Raises ``OSError`` where the other end is gone."""
-        payload = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-        socket.send_fds(self._socket, [struct.pack("!Q", len(payload))], list(fds))
-        self._socket.sendall(payload)
-
-    def receive(self) -> Any:
-        """Wait for one message. Raises ``EOFError`` where the other end is gone."""
-        try:
-            head, self.fds, _, _ = socket.recv_fds(self._socket, 8, 64)
-            for fd in self.fds:
-                os.set_inheritable(fd, False)
-            (size,) = struct.unpack("!Q", head + self._read(8 - len(head)))
-            return pickle.loads(self._read(size))
-        except ConnectionError as error:
-            raise EOFError("the other end is gone") from error
-
-    def _read(self, size: int) -> bytes:
-        payload = bytearray()
-        while len(payload) < size:
-            piece = self._socket.recv(min(size - len(payload), 1 << 20))
-            if not piece:
-                raise EOFError("the other end is gone")
-            payload += piece
-        return bytes(payload)
-
-    def fileno(self) -> int:
-        """Return the descriptor, for selectors."""
-        return self._socket.fileno()
-
-    def close(self) -> None:
-        """Close this end; the other one sees the end of the stream."""
-        self._socket.close()
 
 
 class Child(Connection):
@@ -140,6 +92,7 @@ class Child(Connection):
 
     def _obituary(self) -> str:
         status = self.exit_status(_GRACE) if self._pid else None
+        time.sleep(0.05)  # what it wrote last may still be on its way
         who = f"process {self._pid} of {self._target}" if self._pid else self._target
         if status is None:
             how = f"went away or never started; {self._zygote.condition()}"
@@ -180,7 +133,8 @@ class Zygote:
         self._tail: deque[bytes] = deque(maxlen=40)
         pump = threading.Thread(target=_pump, args=(self._process.stdout, self._tail), daemon=True)
         pump.start()
-        self.close = weakref.finalize(self, _end, self._process, self._control, pump)
+        self._ends: weakref.WeakSet[Connection] = weakref.WeakSet([self._control])
+        self.close = weakref.finalize(self, _end, self._process, self._ends, pump)
         """End the zygote and all its children; may be called twice."""
         with contextlib.suppress(OSError):  # an early death shows at the first fork
             self._control.send((large, tuple(imports)))
@@ -206,7 +160,9 @@ class Zygote:
                 ours.close()
                 why = f"{self.condition()}\n{self.stderr_tail()}"
                 raise RuntimeFailure(f"cannot start {target}; {why}") from None
-        return Child(ours, self, target)
+        child = Child(ours, self, target)
+        self._ends.add(child)
+        return child
 
     def exit_status(self, pid: int, timeout: float = 0.0) -> int | None:
         """Return a child's exit status, waiting up to ``timeout`` seconds; None: it still runs."""
@@ -223,6 +179,8 @@ class Zygote:
 
     def condition(self) -> str:
         """Say the same in words."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(0.5)  # its socket closes a moment before it ends
         if self.alive:
             return "its zygote runs"
         return f"its zygote ended with status {self._process.returncode}"
@@ -241,8 +199,11 @@ def _pump(pipe: Any, tail: deque[bytes]) -> None:
                 sys.stderr.write(line.decode(errors="replace"))
 
 
-def _end(process: subprocess.Popen[bytes], control: Connection, pump: threading.Thread) -> None:
-    control.close()
+def _end(
+    process: subprocess.Popen[bytes], ends: Iterable[Connection], pump: threading.Thread
+) -> None:
+    for connection in list(ends):
+        connection.close()
     try:
         process.wait(2 * _GRACE)
     except subprocess.TimeoutExpired:

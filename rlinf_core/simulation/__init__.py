@@ -1,12 +1,15 @@
 """Simulators: what stands between a simulator library and the ``Simulator`` protocol.
 
 ``environment``  the contract of one environment that lives in a child process, and the child's loop
-``memory``       nameless shared memory that both sides see as named arrays
 ``processes``    :class:`ProcessSimulator`: N environments over P processes
+``layout``       what lies where in the memory that both share
+``memory``       that memory, which has no name: arrays that driver and children both see
+``zygotes``      the processes that children are forked from, shared by simulators
 ``vector``       :func:`from_vector_env`: a Gymnasium vector environment as a simulator
-``states``       virtual sequences of initial states and the seed that belongs to each
+``mapping``      how Gymnasium's spaces become ours
+``states``       virtual sequences of initial states, and the seed that belongs to each
 
-Importing this package imports no torch, because the children do.
+Importing this package imports no torch, since children import ``environment``.
 """
 
 from __future__ import annotations

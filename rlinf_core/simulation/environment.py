@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rlinf_core.protocols.simulator import StateId
-from rlinf_core.runtime.zygote import Connection
+from rlinf_core.runtime.connection import Connection
 from rlinf_core.simulation.memory import Field, SharedArrays
 
 Observation = Mapping[str, Any]
@@ -25,8 +25,8 @@ Observation = Mapping[str, Any]
 class Environment(Protocol):
     """A single environment. NumPy in, NumPy out; it never resets itself.
 
-    An environment may also have ``state_dict()``, returning something picklable, and
-    ``load_state_dict(state)``, which goes on from it bit for bit (the RESTORE capability), and
+    An environment may also have ``state_dict()``, returning arrays and plain data in dicts and
+    lists, and ``load_state_dict(state)``, which goes on from that bit for bit (RESTORE), and
     ``render_note``, a text that says why ``render`` returns None.
     """
 
@@ -97,6 +97,7 @@ class _Child:
     def __init__(self, assignment: Assignment, arrays: SharedArrays) -> None:
         self._assignment, self._arrays = assignment, arrays
         self._envs: dict[int, Environment] = {}
+        self._begun: set[int] = set()  # rows that were ever reset
         self._now: tuple[int, ...] = ()  # ids of the environments that are being worked on
 
     def answer(self, verb: str, argument: Any) -> Any:
@@ -129,6 +130,7 @@ class _Child:
             self._focus(row)
             observation = self._envs[row].reset(state)
             self._show(row, observation)
+            self._begun.add(row)
             self._arrays["ended"][row] = False
             if "task" in observation:
                 tasks[row] = str(observation["task"])
@@ -165,11 +167,17 @@ class _Child:
         return ""
 
     def save(self, _: None) -> dict[int, Any]:
-        return {row: env.state_dict() for row, env in self._each()}  # type: ignore[attr-defined]
+        """Return each row's running episode; None where none was ever begun."""
+        envs: Iterator[tuple[int, Any]] = self._each()
+        return {row: env.state_dict() if row in self._begun else None for row, env in envs}
 
     def load(self, states: Mapping[int, Any]) -> None:
-        for row, env in self._each():
-            env.load_state_dict(states[row])  # type: ignore[attr-defined]
+        """Go on from :meth:`save`."""
+        envs: Iterator[tuple[int, Any]] = self._each()
+        self._begun = {row for row, saved in states.items() if saved is not None}
+        for row, env in envs:
+            if row in self._begun:
+                env.load_state_dict(states[row])
 
     def close(self) -> None:
         for env in self._envs.values():

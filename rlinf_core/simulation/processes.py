@@ -8,7 +8,6 @@ in ``environment.py``.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import selectors
 import time
@@ -18,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import spaces as gym
 from torch import Tensor
 
 from rlinf_core.data.batch import Batch
@@ -26,18 +24,10 @@ from rlinf_core.errors import RuntimeFailure, SimulatorError, did_you_mean
 from rlinf_core.protocols.simulator import Autoreset, EnvSlots, Spaces, StateId, Step
 from rlinf_core.runtime.zygote import Child
 from rlinf_core.simulation.environment import Assignment, Fault
-from rlinf_core.simulation.memory import Field, SharedArrays
+from rlinf_core.simulation.layout import OUTCOMES, fields, shares, to_arrays, to_tensors
+from rlinf_core.simulation.memory import SharedArrays
 from rlinf_core.simulation.states import StateRange
 from rlinf_core.simulation.zygotes import borrow, give_back
-
-_OUTCOMES = {
-    "reward": "float32",
-    "terminated": "bool",
-    "truncated": "bool",
-    "success": "bool",
-    "valid": "bool",
-}
-
 
 _SERVE = "rlinf_core.simulation.environment:serve"
 _GRACE = 2.0  # seconds that children get to end by themselves
@@ -82,20 +72,20 @@ class ProcessSimulator:
         self._splits = {split: StateRange(split, count) for split, count in states.items()}
         self._frame, self._timeout = frame, timeout
         count = len(slots.ids)
-        fields = _fields(slots, spaces, frame)
-        self._observed = [field.name for field in fields if field.name.startswith("obs.")]
-        self._arrays = SharedArrays(fields)
+        layout = fields(slots, spaces, frame)
+        self._observed = [field.name for field in layout if field.name.startswith("obs.")]
+        self._arrays = SharedArrays(layout)
         self._arrays["ended"][:] = True  # nothing runs before its first reset
         has_task = "task" in spaces.observation.spaces
         self._tasks = [""] * count if has_task else None
-        self._rows = _shares(count, min(processes or _processors(), count))
+        self._rows = shares(count, min(processes or _processors(), count))
         self._ready, self._closed, self._broken = False, False, ""
         self._zygote = borrow(imports, variables or {})
         self._children: list[Child] = []
         try:
             for rows in self._rows:
                 ids = slots.ids[rows.start : rows.stop]
-                assignment = Assignment(target, arguments, rows, ids, fields)
+                assignment = Assignment(target, arguments, rows, ids, layout)
                 self._children.append(self._zygote.fork(_SERVE, assignment, [self._arrays.fd]))
         except RuntimeFailure as error:
             self.close()
@@ -138,6 +128,7 @@ class ProcessSimulator:
 
     def step(self, actions: Tensor) -> Step:
         """Execute a chunk, float32 [N, C, A]."""
+        self._check("step")
         wanted = self._arrays["actions"]
         if tuple(actions.shape) != wanted.shape:
             raise SimulatorError(
@@ -151,7 +142,7 @@ class ProcessSimulator:
             raise SimulatorError(f"step with actions that are not finite, for environments {ids}")
         wanted[...] = values
         self._call_all("step")
-        outcome = {name: self._copy(name) for name in _OUTCOMES}
+        outcome = {name: self._copy(name) for name in OUTCOMES}
         return Step(obs=self._observe(), final_obs=None, **outcome)
 
     def render(self) -> np.ndarray | None:
@@ -169,7 +160,7 @@ class ProcessSimulator:
         """Return everything that running episodes need to go on (where the environments can)."""
         answers = self._call_all("save")
         return {
-            "environments": [s for k in sorted(answers) for s in answers[k].values()],
+            "environments": [to_tensors(s) for k in sorted(answers) for s in answers[k].values()],
             "ended": self._copy("ended"),
             "observation": {name: self._copy(name) for name in self._observed},
             "task": None if self._tasks is None else list(self._tasks),
@@ -177,7 +168,7 @@ class ProcessSimulator:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from :meth:`state_dict`, of a simulator with the same number of environments."""
-        saved = state["environments"]
+        saved = [to_arrays(each) for each in state["environments"]]
         if len(saved) != len(self.slots.ids):
             raise SimulatorError(
                 f"restore of {len(saved)} environments into {len(self.slots.ids)}; "
@@ -212,13 +203,16 @@ class ProcessSimulator:
 
     # --- within ----------------------------------------------------------------------------------
 
+    def _check(self, verb: str) -> None:
+        if self._broken:
+            raise SimulatorError(f"{verb} on a simulator that cannot go on: {self._broken}")
+
     def _call_all(self, verb: str) -> dict[int, Any]:
         return self._call(verb, dict.fromkeys(range(len(self._children))))
 
     def _call(self, verb: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
         """Send ``verb`` to the processes in ``arguments``, then return their answers."""
-        if self._broken:
-            raise SimulatorError(f"{verb} on a simulator that cannot go on: {self._broken}")
+        self._check(verb)
         self._broken = f"an earlier {verb} failed or was interrupted"  # until this one is through
         everyone = range(len(self._children))
         if not self._ready:
@@ -282,37 +276,6 @@ class ProcessSimulator:
         if self._tasks is not None:
             entries["task"] = list(self._tasks)
         return Batch(entries, len(self.slots.ids))
-
-
-def _fields(slots: EnvSlots, spaces: Spaces, frame: tuple[int, int] | None) -> tuple[Field, ...]:
-    """Lay out the shared memory: what goes in, what comes out, who has ended, what is seen."""
-    count, steps = len(slots.ids), slots.chunk
-    fields = [Field("actions", (count, steps, *spaces.action.shape), "float32")]
-    fields += [Field(name, (count, steps), dtype) for name, dtype in _OUTCOMES.items()]
-    fields.append(Field("ended", (count,), "bool"))
-    fields += _observation_fields(spaces.observation, "obs", count)
-    if frame is not None:
-        fields.append(Field("frames", (count, *frame, 3), "uint8"))
-    return tuple(fields)
-
-
-def _observation_fields(space: gym.Dict, prefix: str, count: int) -> Iterator[Field]:
-    for key, part in space.spaces.items():
-        name = f"{prefix}.{key}"
-        if isinstance(part, gym.Dict):
-            yield from _observation_fields(part, name, count)
-        elif isinstance(part, gym.Box):
-            yield Field(name, (count, *part.shape), str(part.dtype))
-        elif name != "obs.task":
-            raise SimulatorError(
-                f"{name} has space {part}; wanted a Box, a Dict or the text 'task'"
-            )
-
-
-def _shares(count: int, processes: int) -> list[range]:
-    """Split rows 0 ... count - 1 into consecutive shares that differ by at most one row."""
-    edges = [k * count // processes for k in range(processes + 1)]
-    return [range(a, b) for a, b in itertools.pairwise(edges)]
 
 
 def _processors() -> int:

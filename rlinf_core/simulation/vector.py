@@ -21,16 +21,27 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces as gym
+from gymnasium.error import Error as GymnasiumError
 from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
 
 from rlinf_core.data.batch import Batch
 from rlinf_core.errors import SimulatorError, did_you_mean
 from rlinf_core.protocols.simulator import Autoreset, EnvSlots, Spaces, StateId, Step
+from rlinf_core.simulation.mapping import (
+    Act,
+    Arrays,
+    Look,
+    act,
+    as_array,
+    copy_rows,
+    filled,
+    flags_of,
+    look,
+    map_arrays,
+    rows_equal,
+)
 from rlinf_core.simulation.states import StateRange, state_seed
-
-Arrays = dict[str, Any]
-"""Nested arrays with a leading N, by key as in ``Spaces``."""
 
 
 def from_vector_env(
@@ -38,9 +49,8 @@ def from_vector_env(
     slots: EnvSlots,
     *,
     states: Mapping[str, int],
-    spaces: Spaces | None = None,
-    observe: Callable[[Any], Arrays] | None = None,
-    act: Callable[[np.ndarray], Any] | None = None,
+    observation: tuple[gym.Dict, Look] | None = None,
+    action: tuple[gym.Box, Act] | None = None,
     success: str = "success",
     seed_bits: int = 64,
 ) -> VectorSimulator:
@@ -52,21 +62,22 @@ def from_vector_env(
             ``SyncVectorEnv`` and ``AsyncVectorEnv`` do.
         slots: which environments of the run it holds.
         states: number of initial states by split; a state is a seed for ``reset``.
-        spaces, observe: what one environment shows, and how to get that from the batched
-            observation. By default a Box is ``state``, or an image where it is uint8 [H, W, 3], and
-            a Dict has its images in ``images`` and all else joined in ``state``.
-        act: turns actions float32 [N, A] into what the environment takes. By default they pass as
-            they are, and for a Discrete space A is 1 and the nearest action is taken.
+        observation: what one environment shows, and the function that gives the arrays of that
+            space, batched, from the batched observation; by default :func:`.mapping.look`.
+        action: what one environment takes, and the function that gives that from float32 [N, A];
+            by default :func:`.mapping.act`.
         success: key of ``info`` that says whether the task counts as solved.
         seed_bits: how wide a seed the environments accept.
 
     Raises:
         SimulatorError: the environment does not declare a mode, has another number of
-            environments, or has spaces that need ``observe`` or ``act``.
+            environments, takes no seed per environment, or needs ``observation`` or ``action``.
     """
     env = make_env()
     try:
-        return VectorSimulator(env, slots, states, spaces, observe, act, success, seed_bits)
+        shown = observation or look(env.single_observation_space)
+        taken = action or act(env.single_action_space)
+        return VectorSimulator(env, slots, states, shown, taken, success, seed_bits)
     except BaseException:
         env.close()
         raise
@@ -77,12 +88,11 @@ class VectorSimulator:
 
     def __init__(
         self,
-        env: VectorEnv[Any, Any, Any],
+        env: Any,
         slots: EnvSlots,
         states: Mapping[str, int],
-        spaces: Spaces | None,
-        observe: Callable[[Any], Arrays] | None,
-        act: Callable[[np.ndarray], Any] | None,
+        observation: tuple[gym.Dict, Look],
+        action: tuple[gym.Box, Act],
         success: str,
         seed_bits: int,
     ) -> None:
@@ -99,17 +109,22 @@ class VectorSimulator:
             ) from None
         same = self._mode is AutoresetMode.SAME_STEP
         self.autoreset = Autoreset.SAME_STEP if same else Autoreset.DISABLED
-        self.spaces, self._look = _observation(env, spaces, observe)
-        action, self._act = _action(env, self.spaces, act)
-        self.spaces = Spaces(self.spaces.observation, action)
+        self.spaces = Spaces(observation[0], action[0])
+        self._look, self._act = observation[1], action[1]
         self._splits = {split: StateRange(split, number) for split, number in states.items()}
         self._success, self._bits = success, seed_bits
         self._ended = np.ones(count, bool)  # nothing runs before its first reset
         self._stale = np.zeros(count, bool)  # ended in the eyes of the vector environment
         self._episodes = np.zeros(count, np.int64)  # drawn under SAME_STEP
         self._closed = False
-        self._raw, _ = env.reset(seed=[self._draw(row) for row in range(count)])
-        self._shown = _map(self._look(self._raw), np.zeros_like)
+        try:
+            self._raw, _ = env.reset(seed=[self._draw(row) for row in range(count)])
+        except (TypeError, GymnasiumError) as error:
+            raise SimulatorError(
+                f"{env} takes no list of seeds ({error}); wanted one that does, such as "
+                "gym.make_vec(..., vectorization_mode='sync')"
+            ) from None
+        self._shown = map_arrays(self._look(self._raw), np.zeros_like)
 
     # --- the protocol ----------------------------------------------------------------------------
 
@@ -169,7 +184,7 @@ class VectorSimulator:
             final = self._batch(self._shown)
             over = self._ended & ~before
             if over.any():
-                self._restart(over, {int(row): self._draw(row) for row in over.nonzero()[0]})
+                self._restart(over, {row: self._draw(row) for row in over.nonzero()[0].tolist()})
         tensors = {name: torch.from_numpy(array) for name, array in out.items()}
         return Step(obs=self._batch(self._shown), final_obs=final, **tensors)
 
@@ -203,44 +218,46 @@ class VectorSimulator:
     def _advance(self, actions: np.ndarray, active: np.ndarray) -> dict[str, np.ndarray]:
         """Do one step of all; show what the active ones see and return their outcomes, each [N]."""
         if self._mode is AutoresetMode.DISABLED and self._stale.any():
-            self._raw, _ = self._env.reset(options={"reset_mask": self._stale})
+            self._masked_reset(self._stale, {})
         space = self.spaces.action
         idle = np.clip(np.zeros(space.shape, np.float32), space.low, space.high)
         self._raw, reward, terminated, truncated, info = self._env.step(
             self._act(np.where(active[:, None], actions, idle))
         )
-        terminated, truncated = _array(terminated).astype(bool), _array(truncated).astype(bool)
+        terminated, truncated = as_array(terminated).astype(bool), as_array(truncated).astype(bool)
         self._stale = terminated | truncated
-        solved = _flags(info, self._success, len(active))
+        solved = flags_of(info, self._success, len(active))
         seen = self._look(self._raw)
-        _copy_rows(self._shown, seen, active)
+        copy_rows(self._shown, seen, active)
         if self._mode is AutoresetMode.SAME_STEP and self._stale.any():
-            last = self._look(_filled(self._raw, info["final_obs"], self._stale))
-            _copy_rows(self._shown, last, active & self._stale)
-            ended = _flags(info.get("final_info", {}), self._success, len(active))
+            last = self._look(filled(self._raw, info["final_obs"], self._stale))
+            copy_rows(self._shown, last, active & self._stale)
+            ended = flags_of(info.get("final_info", {}), self._success, len(active))
             solved = np.where(self._stale, ended, solved)
         return {
-            "reward": _array(reward),
+            "reward": as_array(reward),
             "terminated": terminated,
             "truncated": truncated,
             "success": solved,
         }
 
     def _restart(self, mask: np.ndarray, seeds: Mapping[int, int]) -> None:
-        before = _map(self._look(self._raw), np.copy)
+        self._masked_reset(mask, seeds)
+        copy_rows(self._shown, self._look(self._raw), mask)
+        self._ended &= ~mask
+
+    def _masked_reset(self, mask: np.ndarray, seeds: Mapping[int, int]) -> None:
+        before = map_arrays(self._look(self._raw), np.copy)
         self._raw, _ = self._env.reset(
             seed=[seeds.get(row) for row in range(len(mask))],
             options={"reset_mask": mask.copy()},
         )
-        seen = self._look(self._raw)
-        if not _rows_equal(before, seen, ~mask):
+        self._stale = self._stale & ~mask
+        if not rows_equal(before, self._look(self._raw), ~mask):
             raise SimulatorError(
                 f"{self._env} reset more environments than options['reset_mask'] named; a "
                 "simulator must leave the others alone"
             )
-        _copy_rows(self._shown, seen, mask)
-        self._ended &= ~mask
-        self._stale &= ~mask
 
     def _draw(self, row: int) -> int:
         """Return the seed of the next episode that nobody chose, from the run's seed."""
@@ -249,16 +266,6 @@ class VectorSimulator:
         return state_seed(StateId(split, int(self._episodes[row])), self._bits)
 
     def _batch(self, arrays: Arrays) -> Batch:
-        return Batch(_map(arrays, lambda array: torch.from_numpy(array.copy())), len(self._ended))
-
-
-def _observation(
-    env: VectorEnv[Any, Any, Any], spaces: Spaces | None, observe: Callable[[Any], Arrays] | None
-) -> tuple[Spaces, Callable[[Any], Arrays]]:
-    raise NotImplementedError
-
-
-def _action(
-    env: VectorEnv[Any, Any, Any], spaces: Spaces, act: Callable[[np.ndarray], Any] | None
-) -> tuple[gym.Box, Callable[[np.ndarray], Any]]:
-    raise NotImplementedError
+        return Batch(
+            map_arrays(arrays, lambda array: torch.from_numpy(array.copy())), len(self._ended)
+        )

@@ -45,10 +45,10 @@ class MetaWorldEnvironment:
     ) -> None:
         self._task, self._limit = make_task(task), max_episode_steps
         self._camera = Camera(camera, height, width, library)
-        self._state: StateId | None = None
+        self._state = StateId("", 0)
         self._model = {name: getattr(self._task.model, name).copy() for name in _MODEL_ARRAYS}
         self._physics = physics(self._task)
-        self._attributes = {k: _own(v) for k, v in vars(self._task).items()}
+        self._attributes = dict(vars(self._task))  # never handed out, only copies of them
 
     @property
     def render_note(self) -> str:
@@ -63,7 +63,7 @@ class MetaWorldEnvironment:
         task._freeze_rand_vec = False
         task.reset_model()  # draws until the task is content, as MT1 does in advance
         start = task._last_rand_vec
-        self._put_back()
+        self._put_back()  # also because the hand's way from here is remembered
         task._freeze_rand_vec, task._last_rand_vec = True, start
         observation, _ = task.reset()
         self._state = state
@@ -81,9 +81,9 @@ class MetaWorldEnvironment:
         return self._camera.draw(self._task.model, self._task.data)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the running episode needs to go on, picklable, a few KiB."""
+        """Return what the running episode needs to go on: arrays and plain data, a few KiB."""
         return {
-            "state": self._state,
+            "state": [self._state.split, self._state.index],
             "model": {name: getattr(self._task.model, name).copy() for name in _MODEL_ARRAYS},
             "physics": physics(self._task),
             "attributes": {k: _own(v) for k, v in vars(self._task).items() if _is_data(v)},
@@ -91,9 +91,7 @@ class MetaWorldEnvironment:
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Go on from :meth:`state_dict`, bit for bit."""
-        if saved["state"] is None:
-            return  # it had not begun
-        self.reset(saved["state"])  # makes the attributes that are live views of the simulation
+        self.reset(StateId(*saved["state"]))  # makes the attributes that are live views
         vars(self._task).update({k: _own(v) for k, v in saved["attributes"].items()})
         self._set(saved["model"], saved["physics"])
 

@@ -19,6 +19,7 @@ def rlinf_simulators() -> list[ComponentSpec]:
                 Capability.STATE,
                 Capability.SUCCESS,
                 Capability.RENDER,
+                Capability.RESTORE,
                 Capability.SHARED_STATES,
                 Capability.ACTION_CHUNK,
             ],

@@ -6,6 +6,7 @@ a process of its own, since a broken driver may end whoever tries it.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib
 import platform
@@ -99,6 +100,7 @@ def _canvas(library: str, model: Any, height: int, width: int) -> tuple[Any, Any
         for costly in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
             scene.flags[costly] = False  # shadows alone are nine tenths of a frame in software
         _canvases[key] = scene, context, gl
+        atexit.register(_canvases.clear)  # before the OpenGL modules end what is theirs
     scene, context, gl = _canvases[key]
     gl.make_current()
     return scene, context, gl

@@ -26,7 +26,7 @@ def make_simulator(config: MetaWorldConfig, slots: EnvSlots) -> ProcessSimulator
         states={"train": config.train_states, "test": config.test_states},
         processes=config.processes,
         imports=["rlinf_plugin_metaworld.environment"],
-        # The variable would load OpenGL with MuJoCo, before the fork and for those who draw nothing.
+        # Else importing MuJoCo loads OpenGL, before the fork and for those who draw nothing.
         variables={"MUJOCO_GL": "disable"},
         frame=(config.render_height, config.render_width),
     )

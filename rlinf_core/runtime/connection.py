@@ -1,0 +1,58 @@
+"""What a driver and its child processes say to each other over private socket pairs."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+
+class Failure(NamedTuple):
+    """The last thing a child says when it failed."""
+
+    traceback: str
+
+
+class Connection:
+    """One end of a private socket pair: whole pickles, and file descriptors beside them."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self.fds: list[int] = []  # what came with the last message; the receiver closes them
+
+    def send(self, message: object, fds: Sequence[int] = ()) -> None:
+        """Send one message. Raises ``OSError`` where the other end is gone."""
+        payload = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        socket.send_fds(self._socket, [struct.pack("!Q", len(payload))], list(fds))
+        self._socket.sendall(payload)
+
+    def receive(self) -> Any:
+        """Wait for one message. Raises ``EOFError`` where the other end is gone."""
+        try:
+            head, self.fds, _, _ = socket.recv_fds(self._socket, 8, 64)
+            for fd in self.fds:
+                os.set_inheritable(fd, False)
+            (size,) = struct.unpack("!Q", head + self._read(8 - len(head)))
+            return pickle.loads(self._read(size))
+        except ConnectionError as error:
+            raise EOFError("the other end is gone") from error
+
+    def _read(self, size: int) -> bytes:
+        payload = bytearray()
+        while len(payload) < size:
+            piece = self._socket.recv(min(size - len(payload), 1 << 20))
+            if not piece:
+                raise EOFError("the other end is gone")
+            payload += piece
+        return bytes(payload)
+
+    def fileno(self) -> int:
+        """Return the descriptor, for selectors."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Close this end; the other one sees the end of the stream."""
+        self._socket.close()
