@@ -43,6 +43,7 @@ def _closing_lines(run: str, result: Result) -> list[str]:
         lines += [
             "try next:",
             f"  rlinf eval {run} --checkpoint {result.folder}",
-            f"  rlinf train {run} simulator.task=push-v3",
+            f"  rlinf train {run} --output {result.folder} --resume steps={2 * result.steps}",
+            f"  rlinf train {run} seed=1",
         ]
     return lines
