@@ -66,7 +66,7 @@ if TYPE_CHECKING:
         Step,
     )
     from rlinf_core.protocols.training_backend import TrainingBackend
-    from rlinf_core.protocols.weight_transport import WeightTransport
+    from rlinf_core.protocols.weight_transport import Layout, Receipt, WeightTransport
     from rlinf_core.simulation import (
         Environment,
         ProcessSimulator,
@@ -84,7 +84,13 @@ if TYPE_CHECKING:
         Kind,
         Unknown,
     )
-    from rlinf_core.transport.weights import Header, WeightStream, stream_from_files
+    from rlinf_core.transport.weights import (
+        Header,
+        WeightStream,
+        checksum,
+        load_into,
+        stream_from_files,
+    )
 
 _HOME: dict[str, str] = {
     name: f"rlinf_core.{module}"
@@ -113,13 +119,13 @@ _HOME: dict[str, str] = {
         "protocols.scheduler": "Scheduler",
         "protocols.simulator": "Autoreset EnvSlots Simulator Spaces StateId Step",
         "protocols.training_backend": "TrainingBackend",
-        "protocols.weight_transport": "WeightTransport",
+        "protocols.weight_transport": "Layout Receipt WeightTransport",
         "simulation": "Environment ProcessSimulator StateRange from_vector_env state_seed",
         "specs": (
             "PLUGIN_API_VERSION Component ComponentRef ComponentSpec EngineAdapterSpec Facts Kind "
             "Unknown"
         ),
-        "transport.weights": "Header WeightStream stream_from_files",
+        "transport.weights": "Header WeightStream checksum load_into stream_from_files",
     }.items()
     for name in names.split()
 }
@@ -159,6 +165,7 @@ __all__ = [
     "Future",
     "Header",
     "Kind",
+    "Layout",
     "Level",
     "LogprobLevel",
     "MissingKeyError",
@@ -168,6 +175,7 @@ __all__ = [
     "Policy",
     "ProcessSimulator",
     "RLInputError",
+    "Receipt",
     "RequestError",
     "Reward",
     "RlinfError",
@@ -193,9 +201,11 @@ __all__ = [
     "WorkerFailed",
     "WorkerGroup",
     "WorkerSpec",
+    "checksum",
     "did_you_mean",
     "from_vector_env",
     "hookimpl",
+    "load_into",
     "rl",
     "state_seed",
     "stream_from_files",

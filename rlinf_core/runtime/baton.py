@@ -20,13 +20,14 @@ class Cancelled(BaseException):
 
 
 class Strand:
-    """One participant: what it waits for, and the event that wakes its thread."""
+    """One participant: what it waits for, and the lock on which its thread sleeps."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.ready: Callable[[], bool] | None = None
         self.what = ""
-        self.turn = threading.Event()
+        self.turn = threading.Lock()  # a hand-over costs half of what an Event's would
+        self.turn.acquire()
         self.cancelled: type[BaseException] | None = None
 
 
@@ -52,8 +53,7 @@ class Baton:
         self._strands.append(strand)
 
         def run() -> None:
-            strand.turn.wait()
-            strand.turn.clear()
+            strand.turn.acquire()
             strand.ready = None
             self._here.strand = strand
             try:
@@ -85,9 +85,8 @@ class Baton:
             me.ready = None
             raise Deadlock(f"nothing can go on: {waiting}")
         if heir is not me:
-            heir.turn.set()
-            me.turn.wait()
-        me.turn.clear()
+            heir.turn.release()
+            me.turn.acquire()
         me.ready = None
         if me.cancelled is not None:
             raise me.cancelled
@@ -115,4 +114,4 @@ class Baton:
         heir = next((s for s in order if s.ready is not None and s.ready()), None)
         # The driver waits for each strand that it ends, so there is always an heir but at exit.
         if heir is not None:
-            heir.turn.set()
+            heir.turn.release()
