@@ -34,7 +34,10 @@ def install_project(session: nox.Session, *more: str) -> None:
 def quickstart(session: nox.Session) -> None:
     """Train the quick start. Arguments after -- go to ``rlinf train``."""
     install_project(session)
-    session.run("rlinf", "train", "quickstart", *session.posargs, env=ENVIRONMENT)
+    # No hurry after Ctrl-C: the run writes a checkpoint first.
+    patient = {"interrupt_timeout": None, "terminate_timeout": None}
+    session.run("rlinf", "train", "quickstart", *session.posargs, env=ENVIRONMENT, **patient)
+    session.log(f"to use rlinf by hand:  . {Path(session.virtualenv.location) / 'bin/activate'}")
 
 
 @nox.session

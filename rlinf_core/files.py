@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Iterator
@@ -82,17 +83,29 @@ def choose_folder(name: str, output: Path | None, resume: bool) -> Path:
         RequestError: the folder holds another run, or ``output`` is a file.
     """
     if output is None:
-        base = Path("runs") / name
-        taken = 1 if base.exists() else 0
-        while taken and base.with_name(f"{name}-{taken + 1}").exists():
-            taken += 1
-        number = taken if resume else taken + 1
-        return base if number <= 1 else base.with_name(f"{name}-{number}")
+        return _default_folder(name, resume)
     if output.exists() and not output.is_dir():
         raise RequestError(f"--output {output} is a file; wanted a folder")
-    if not resume and output.is_dir() and any(p.name != ".lock" for p in output.iterdir()):
+    if not resume and _in_use(output):
         raise RequestError(
             f"--output {output} is not empty and nothing is overwritten; choose another folder, or "
             "go on with the run in it by --resume"
         )
     return output
+
+
+def _default_folder(name: str, resume: bool) -> Path:
+    newest: Path | None = None
+    for number in itertools.count(1):
+        folder = Path("runs") / (name if number == 1 else f"{name}-{number}")
+        if not _in_use(folder):
+            return newest if resume and newest is not None else folder
+        newest = folder
+    raise AssertionError("counting never ends")
+
+
+def _in_use(folder: Path) -> bool:
+    """Return whether there is more than the lock of a run that was refused."""
+    if not folder.is_dir():
+        return folder.exists()
+    return any(path.name != ".lock" for path in folder.iterdir())

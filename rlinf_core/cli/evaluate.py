@@ -28,11 +28,11 @@ def main(
     wanted = output is not None and loaded.config.evaluation.video
     video = output / f"evaluation-step-{found.step}.mp4" if output and wanted else None
     with redirect_stdout(sys.stderr):  # results alone go to standard output, whatever plugins print
-        evaluation, recorded = evaluate(loaded, found, video)
+        evaluation, note = evaluate(loaded, found, video)
     report = {
         **evaluation.as_json(),
         "checkpoint": str(found.folder),
-        "video": str(video) if recorded else None,
+        "video": None if video is None or note else str(video),
     }
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
@@ -41,10 +41,8 @@ def main(
         print(json_module.dumps(report, indent=2))
     else:
         print(f"{found.folder}: {evaluation.sentence()}")
-        if recorded:
-            print(f"video: {video}")
-        elif video is not None:
-            print("no video: this machine has no OpenGL that the simulator can use")
+        if video is not None:
+            print(f"no video: {note}" if note else f"video: {video}")
     return 0
 
 

@@ -138,7 +138,9 @@ def _component(component: Component) -> dict[str, Any]:
         "distribution": component.distribution,
         "summary": spec.summary,
         "target": spec.target,
-        "capabilities": {str(c): level.name.lower() for c, level in spec.capabilities.items()},
+        "capabilities": {
+            str(c): level.name.lower() for c, level in sorted(spec.capabilities.items())
+        },
     }
 
 

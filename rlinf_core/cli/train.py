@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import shlex
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -14,17 +15,19 @@ from rlinf_core.runs.train import Result, train
 
 def main(run: str, output: Path | None, resume: bool, json: bool, overrides: list[str]) -> int:
     """Train; return the exit code: 0 done, 130 interrupted after a safe checkpoint."""
+    loaded = load_run(run, overrides)
+    print(f"starting {loaded.config.name}", file=sys.stderr)
     with redirect_stdout(sys.stderr):  # results alone go to standard output, whatever plugins print
-        result = train(load_run(run, overrides), output, resume)
+        result = train(loaded, output, resume)
     if json:
         print(json_module.dumps(finite(result.as_json()), indent=2))
     else:
-        print("\n".join(_closing_lines(run, result)))
+        print("\n".join(_closing_lines(run, overrides, result)))
     sys.stdout.flush()
     return 0 if result.outcome == "done" else 130
 
 
-def _closing_lines(run: str, result: Result) -> list[str]:
+def _closing_lines(run: str, overrides: list[str], result: Result) -> list[str]:
     lines = [
         f"{result.outcome} after {result.steps} iterations, {result.env_steps} environment steps, "
         f"{result.seconds:.0f} s"
@@ -36,14 +39,16 @@ def _closing_lines(run: str, result: Result) -> list[str]:
         if path is not None:
             lines.append(f"{name + ':':<12}{path}")
     if result.video_note:
-        lines.append(result.video_note)
+        lines.append(f"no video: {result.video_note}")
+    same = shlex.join([run, *overrides])
+    here = shlex.join(["--output", str(result.folder)])
     if result.outcome == "interrupted":
-        lines.append(f"go on with:  rlinf train {run} --output {result.folder} --resume")
+        lines.append(f"go on with:  rlinf train {same} {here} --resume")
     elif result.checkpoint is not None:
         lines += [
             "try next:",
-            f"  rlinf eval {run} --checkpoint {result.folder}",
-            f"  rlinf train {run} --output {result.folder} --resume steps={2 * result.steps}",
-            f"  rlinf train {run} seed=1",
+            f"  rlinf eval {same} --checkpoint {shlex.quote(str(result.folder))}",
+            f"  rlinf train {same} steps={2 * result.steps} {here} --resume",
+            f"  rlinf train {same} seed={result.seed + 1}",
         ]
     return lines

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from rlinf_core.config.schema import RunConfig
+from rlinf_core.config.schema import UNREAD, RunConfig
 
 Finding = tuple[str, str]
 
@@ -52,7 +52,7 @@ def microbatch_fits_minibatch(config: RunConfig) -> Iterator[Finding]:
 
 def every_section_is_read(config: RunConfig) -> Iterator[Finding]:
     """An embodied run takes rewards and starts from its simulator."""
-    for name in ("reward", "data"):
+    for name in sorted(UNREAD):
         if getattr(config, name) is not None:
             yield name, f"an embodied run reads no section {name!r}; leave it out"
 

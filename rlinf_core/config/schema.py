@@ -35,6 +35,9 @@ DEFAULTS: Mapping[str, str] = MappingProxyType(
 )
 """The component that a section chooses where it names none."""
 
+UNREAD = frozenset({"reward", "data"})
+"""Sections that an embodied run does not read, and refuses."""
+
 REQUIRED = frozenset({"simulator", "model", "algorithm", "training", "rollout", "weights"})
 """The sections without which nothing can be trained."""
 

@@ -46,6 +46,8 @@ def unknown_run(run: str, folders: Sequence[Path]) -> RequestError:
     """Return the error for a run that was not found, with close matches and what there is."""
     known = sorted({file.stem for folder in folders for file in folder.glob(f"*{SUFFIX}")})
     near = did_you_mean(Path(run).name.removesuffix(SUFFIX), known)
+    if os.path.isfile(f"{run}{SUFFIX}"):
+        near = f" Did you mean the file {f'{run}{SUFFIX}'!r}?"
     return RequestError(
         f"there is no run {run!r}: no such file, and no such name in "
         f"{', '.join(shown(f) for f in folders) or 'any folder of runs'}.{near} "

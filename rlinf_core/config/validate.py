@@ -19,7 +19,15 @@ from rlinf_core.config.compose import Composed, compose_run, own_section
 from rlinf_core.config.findings import Findings, check
 from rlinf_core.config.origins import DEFAULT, Origins, has, leaves, shown
 from rlinf_core.config.overrides import parse
-from rlinf_core.config.schema import ALWAYS, DEFAULTS, REQUIRED, SECTIONS, RunConfig, as_section
+from rlinf_core.config.schema import (
+    ALWAYS,
+    DEFAULTS,
+    REQUIRED,
+    SECTIONS,
+    UNREAD,
+    RunConfig,
+    as_section,
+)
 from rlinf_core.config.search import core_folders, find_run, unknown_run
 from rlinf_core.errors import RequestError
 from rlinf_core.plugins.manager import PluginManager
@@ -194,7 +202,7 @@ def _components(
         if section is None and path in DEFAULTS:
             section = {"name": DEFAULTS[path]}
         needed = path in REQUIRED or section is not None if sections is None else key in sections
-        if not needed and path not in ALWAYS:
+        if path in UNREAD or (not needed and path not in ALWAYS):
             continue
         if section is None:
             chooser.lacking(kind, path)

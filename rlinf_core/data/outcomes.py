@@ -28,16 +28,23 @@ class Episode:
     success_at_end: bool
 
 
-def summary(episodes: Sequence[Episode]) -> dict[str, float]:
-    """Return means over episodes; NaN where there are none."""
+def summary(episodes: Sequence[Episode], success: bool = True) -> dict[str, float]:
+    """Return means over episodes; NaN where there are none.
+
+    Args:
+        success: whether the simulator reports success; if not, nothing is said of it.
+    """
     count = len(episodes)
 
     def mean(values: Sequence[float]) -> float:
         return sum(values) / count if count else math.nan
 
-    return {
+    solved = {
         "episode/success_once": mean([e.success_once for e in episodes]),
         "episode/success_at_end": mean([e.success_at_end for e in episodes]),
+    }
+    return {
+        **(solved if success else {}),
         "episode/return": mean([e.total for e in episodes]),
         "episode/length": mean([e.length for e in episodes]),
         "episode/count": float(count),
@@ -56,4 +63,5 @@ def wilson_interval(successes: int, trials: int, z: float = 1.959964) -> tuple[f
     scale = 1 + z * z / trials
     centre = (share + z * z / (2 * trials)) / scale
     half = z / scale * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    low = centre - half if successes else 0.0  # exactly, not up to rounding
+    return low, centre + half if successes < trials else 1.0

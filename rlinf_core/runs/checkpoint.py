@@ -53,6 +53,7 @@ class CheckpointStore:
     """
 
     def __init__(self, folder: Path, keep: int, best: str | None) -> None:
+        self.folder = folder
         self._root = folder / "checkpoints"
         self._keep, self._best = keep, best
 
@@ -165,7 +166,12 @@ def find_checkpoint(path: Path, report: Callable[[str], None]) -> Checkpoint:
         CheckpointError: there is none, or the one named is not whole.
     """
     if (path / _MANIFEST).exists() or path.name.startswith("step-"):
-        return read_checkpoint(path)
+        try:
+            return read_checkpoint(path)
+        except CheckpointError as error:
+            others = sorted(p.name for p in path.parent.glob("step-*") if p != path)
+            beside = f"Beside it: {', '.join(others) or 'none'}"
+            raise CheckpointError(f"{path}: {error}. {beside}") from error
     found = CheckpointStore(path, keep=1, best=None).last(report)
     if found is None:
         raise CheckpointError(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlinf_core.capability import Capability
 from rlinf_core.config.validate import Run
 from rlinf_core.data.outcomes import summary
 from rlinf_core.protocols.runtime import Runtime
@@ -59,7 +60,8 @@ class EmbodiedRun:
         self._report = report
         session = Session(run, runtime)
         collect = run.config.collect
-        self._restores = session.restores
+        self._restores = session.simulator_can(Capability.RESTORE)
+        self._success = session.simulator_can(Capability.SUCCESS)
         self._simulation = session.simulation("simulation", collect.envs, collect.stages)
         self._rollout = session.rollout()
         self._training = session.training()
@@ -109,7 +111,7 @@ class EmbodiedRun:
         self._env_steps += executed
         self._metrics = {
             "env_steps": float(self._env_steps),
-            **summary(episodes),
+            **summary(episodes, self._success),
             **learned,
             "time/iteration_s": ended - began,
             "time/collect_s": ended - began - learned["time/update_s"],
@@ -138,8 +140,8 @@ class EmbodiedRun:
         evaluation = self._config.evaluation
         return self._evaluator.run(evaluation.split, evaluation.episodes)
 
-    def record(self, path: Path) -> bool:
-        """Write a video of a few evaluation episodes; return whether this machine can."""
+    def record(self, path: Path) -> str:
+        """Write a video of a few evaluation episodes; return why not, or ""."""
         return self._evaluator.record(self._config.evaluation.split, path)
 
     # --- checkpoints -----------------------------------------------------------------------------

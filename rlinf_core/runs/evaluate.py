@@ -14,7 +14,7 @@ SECTIONS = {"simulator", "model", "rollout", "weights"}
 """The sections of a run file that evaluation reads."""
 
 
-def evaluate(run: Run, checkpoint: Checkpoint, video: Path | None) -> tuple[Evaluation, bool]:
+def evaluate(run: Run, checkpoint: Checkpoint, video: Path | None) -> tuple[Evaluation, str]:
     """Visit each initial state once with the checkpoint's weights.
 
     Args:
@@ -23,13 +23,13 @@ def evaluate(run: Run, checkpoint: Checkpoint, video: Path | None) -> tuple[Eval
         video: where to write a video grid; None writes none.
 
     Returns:
-        The outcome, and whether the video was written.
+        The outcome, and why the video could not be made, or "".
     """
     with open_runtime(run) as runtime:
         evaluator = _load(run, runtime, checkpoint)
         split = run.config.evaluation.split
         evaluation = evaluator.run(split, run.config.evaluation.episodes)
-        return evaluation, video is not None and evaluator.record(split, video)
+        return evaluation, "" if video is None else evaluator.record(split, video)
 
 
 def _load(run: Run, runtime: Runtime, checkpoint: Checkpoint) -> Evaluator:

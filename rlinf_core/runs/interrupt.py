@@ -30,6 +30,7 @@ class StopRequest:
         if self.asked:
             signal.signal(number, signal.SIG_DFL)
             self._now()
+            self._report("stopping now; what came after the last checkpoint is lost")
             return
         self.asked = True
         self._report("stopping after this iteration's checkpoint; once more to stop now")

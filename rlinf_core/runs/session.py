@@ -63,12 +63,11 @@ class Session:
         self.run, self.runtime = run, runtime
         self.device = choose_device(run)
 
-    @property
-    def restores(self) -> bool:
-        """Whether the simulator restores running episodes exactly."""
+    def simulator_can(self, capability: Capability) -> bool:
+        """Return whether the simulator, so configured, declares a capability."""
         declared = self.run.components["simulator"].component.spec.capabilities
         levels = {**declared, **self.run.facts["simulator"].capabilities}
-        return levels.get(Capability.RESTORE) is Level.FULL
+        return levels.get(capability) is Level.FULL
 
     def _part(self, section: str) -> tuple[ComponentRef, Any]:
         chosen = self.run.components[section]

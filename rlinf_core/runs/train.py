@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from rlinf_core.config.validate import Run, to_plain
+from rlinf_core.errors import PluginError
 from rlinf_core.files import choose_folder, locked, write_json
-from rlinf_core.plugins.resolve import load
+from rlinf_core.plugins.resolve import describe, load
 from rlinf_core.protocols.logger import RunInfo, RunLogger
 from rlinf_core.runs.checkpoint import Checkpoint, CheckpointStore
 from rlinf_core.runs.curve import draw_curve
@@ -26,6 +28,7 @@ class Result:
     """What a training run came to; paths are None where there is no such file."""
 
     outcome: str
+    seed: int
     steps: int
     env_steps: int
     seconds: float
@@ -49,42 +52,57 @@ class Loggers:
     """Every logger of a run behind one face.
 
     Messages that come before :meth:`open` are shown then: until a run is known to work, nothing
-    is written into its folder.
+    is written into its folder. A logger that fails later is left out from there on, which the
+    others are told: no run stops because somebody's service does.
+
+    Raises:
+        PluginError: a logger cannot be imported, or (at :meth:`open`) made.
     """
 
     def __init__(self, run: Run) -> None:
-        self._run = run
-        self._all: list[RunLogger] = []
+        self._makers = [(describe(c.component), load(c.component), c.config) for c in run.loggers]
+        self._all: dict[str, RunLogger] = {}
         self._early: list[str] = []
 
     def open(self, info: RunInfo) -> None:
         """Make the loggers."""
-        for chosen in self._run.loggers:
-            self._all.append(load(chosen.component)(chosen.config, info))
+        for number, (who, make, config) in enumerate(self._makers):
+            try:
+                name = f"{who}, number {number}" if who in self._all else who
+                self._all[name] = make(config, info)
+            except Exception as error:
+                raise PluginError(f"{who} cannot start: {type(error).__name__}: {error}") from error
         for text in self._early:
             self.message(text)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Hand on the metrics of one step."""
-        for logger in self._all:
-            logger.log(step, metrics)
+        self._tell(lambda logger: logger.log(step, metrics))
 
     def message(self, text: str) -> None:
         """Hand on a line meant for a person."""
         if not self._all:
             self._early.append(text)
-        for logger in self._all:
-            logger.message(text)
+        self._tell(lambda logger: logger.message(text))
 
     def artifact(self, step: int, name: str, path: Path) -> None:
         """Hand on a file that the run made."""
-        for logger in self._all:
-            logger.artifact(step, name, path)
+        self._tell(lambda logger: logger.artifact(step, name, path))
 
     def close(self, outcome: str) -> None:
         """End every logger."""
-        for logger in self._all:
-            logger.close(outcome)
+        self._tell(lambda logger: logger.close(outcome))
+
+    def _tell(self, call: Callable[[RunLogger], None]) -> None:
+        failures = []
+        for who, logger in list(self._all.items()):
+            try:
+                call(logger)
+            except Exception as error:
+                del self._all[who]
+                failures.append(f"{who} failed and is left out: {type(error).__name__}: {error}")
+        for text in failures:
+            print(text, file=sys.stderr)  # even where the console itself has failed
 
 
 @contextmanager
@@ -136,7 +154,7 @@ def _resume(
 ) -> Checkpoint | None:
     checkpoint = store.last(report)
     if checkpoint is None:
-        report("no whole checkpoint to resume from: starting at step 0")
+        report(f"no whole checkpoint in {store.folder}: starting at step 0")
         return None
     report(f"resuming after step {checkpoint.step} from {checkpoint.folder}")
     embodied.load(checkpoint)
@@ -203,12 +221,7 @@ class _Training:
             return metrics
         evaluation = self._embodied.evaluate()
         self._loggers.message(f"step {self._step}: {evaluation.sentence()}")
-        return {
-            **metrics,
-            "evaluation/success_once": evaluation.success_once,
-            "evaluation/success_at_end": evaluation.success_at_end,
-            "evaluation/return": evaluation.return_mean,
-        }
+        return {**metrics, **evaluation.metrics()}
 
     def _save(self) -> None:
         self._saved = self._store.write(self._step, self._embodied.save, self._plain)
@@ -218,14 +231,13 @@ class _Training:
         seconds = time.monotonic() - self._began
         evaluation = self._embodied.evaluate()
         write_json(self._folder / "evaluation.json", evaluation.as_json())
-        video, note = None, None
+        video, note = None, ""
         if self._config.evaluation.video:
             path = self._folder / "videos" / f"step-{self._step}.mp4"
-            if self._embodied.record(path):
+            note = self._embodied.record(path)
+            if not note:
                 video = path
                 self._loggers.artifact(self._step, "video", path)
-            else:
-                note = "no video: this machine has no OpenGL that the simulator can use"
         return self._result("done", seconds, evaluation, video, note)
 
     def _result(
@@ -234,12 +246,13 @@ class _Training:
         seconds: float | None = None,
         evaluation: Evaluation | None = None,
         video: Path | None = None,
-        video_note: str | None = None,
+        video_note: str = "",
     ) -> Result:
         log = self._folder / "metrics.jsonl"
         metrics = log if log.exists() else None
         return Result(
             outcome=outcome,
+            seed=self._config.seed,
             steps=self._step,
             env_steps=self._env_steps,
             seconds=time.monotonic() - self._began if seconds is None else seconds,
@@ -248,7 +261,7 @@ class _Training:
             metrics=metrics,
             curve=draw_curve(self._folder / "curve.png", metrics, self._config.name),
             video=video,
-            video_note=video_note,
+            video_note=video_note or None,
             evaluation=evaluation,
             last_metrics=self._metrics,
         )

@@ -35,6 +35,8 @@ _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
 _LARGEST = 32_768  # a longer variable travels by socket: Linux refuses to exec with one > 128 KiB
+_DRIVERS = (signal.SIGINT, signal.SIGTERM)
+"""Signals that a terminal or a batch system sends to a whole group: the driver's to answer."""
 _GRACE = 2.0  # seconds that children get to end by themselves
 
 
@@ -116,8 +118,9 @@ class Zygote:
         large = {k: v for k, v in wanted.items() if len(os.fsencode(v)) > _LARGEST}
         ours, theirs = socket.socketpair()
         boot = (
-            "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
-            f"sys.path[:] = {sys.path!r}; "
+            "import signal, sys; "
+            + "".join(f"signal.signal({int(n)}, signal.SIG_IGN); " for n in _DRIVERS)
+            + f"sys.path[:] = {sys.path!r}; "
             f"from rlinf_core.runtime.zygote import serve; serve({theirs.fileno()})"
         )
         with theirs:
@@ -266,8 +269,8 @@ def _run(zygote: int, work: bytes, fds: list[int]) -> NoReturn:
     status = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to decide
+        for number in _DRIVERS:  # inherited from the zygote, but an import may have changed it
+            signal.signal(number, signal.SIG_IGN)
         if sys.platform == "linux":  # a second belt, for a child deep in C code
             ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
         if os.getppid() != zygote:

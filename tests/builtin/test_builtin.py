@@ -111,9 +111,7 @@ def test_case_l03_jsonl_writes_nan_as_null_and_keeps_times_apart(tmp_path):
     logger = JsonlLogger(None, info(tmp_path))
     logger.log(1, {"a": float("nan"), "b": 2.0, "time/x_s": 0.5})
     logger.close("done")
-    assert lines(tmp_path) == [
-        {"step": 1, "metrics": {"a": None, "b": 2.0}, "time": {"x_s": 0.5}}
-    ]
+    assert lines(tmp_path) == [{"step": 1, "metrics": {"a": None, "b": 2.0}, "time": {"x_s": 0.5}}]
 
 
 def test_case_l02_resuming_at_an_earlier_step_drops_what_will_be_repeated(tmp_path):

@@ -298,10 +298,11 @@ def test_case_k03_sections_that_are_not_needed_may_be_of_plugins_that_are_not_th
     assert run.config.training.name == "gone"
 
 
-def test_an_optional_section_is_checked_where_it_is_given(load, refuse):
-    assert "reward" not in load().components
-    (line,) = refuse("reward=zoo-scores")
-    assert line.startswith("command line: reward.name: no plugin provides a reward named")
+@pytest.mark.parametrize("section", ["reward", "data"])
+def test_case_k02_a_section_that_nobody_reads_is_refused(load, refuse, section):
+    assert section not in load().components
+    (line,) = refuse(f"{section}=zoo-scores")
+    assert line.startswith(f"command line: {section}: an embodied run reads no section")
 
 
 def test_plugins_of_one_run(site, write, load, refuse, tmp_path):

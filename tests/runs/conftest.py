@@ -22,7 +22,13 @@ def rlinf_simulators():
     return [
         ComponentSpec("toy", "A line.", capabilities=[*ABLE, Capability.RESTORE], **PARTS),
         ComponentSpec("toy-forgetful", "A line.", capabilities=ABLE, **PARTS),
+        ComponentSpec("toy-silent", "A line.", capabilities=["state"], **PARTS),
     ]
+
+@hookimpl
+def rlinf_loggers():
+    code = "rlinf_plugin_toys.code"
+    return [ComponentSpec("brittle", "Fails.", f"{code}:Brittle", config=f"{code}:Options")]
 
 @hookimpl
 def rlinf_run_started(run):
@@ -34,6 +40,28 @@ def rlinf_run_finished(run, outcome):
 """
 
 
+LOGGER = '''
+from rlinf_core.api import Config
+
+class Options(Config):
+    at: int
+    """The step at which it fails; 0 is its start."""
+
+class Brittle:
+    def __init__(self, config, info):
+        self.at = config.at
+        self.log(0, {})
+
+    def log(self, step, metrics):
+        if step == self.at:
+            raise OSError("no service")
+
+    def message(self, text): pass
+    def artifact(self, step, name, path): pass
+    def close(self, outcome): pass
+'''
+
+
 @pytest.fixture
 def toys(tmp_path, monkeypatch):
     """Install the simulators ``toy`` and ``toy-forgetful`` for this process and its children."""
@@ -42,7 +70,7 @@ def toys(tmp_path, monkeypatch):
     factory = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(factory)
     site = tmp_path / "site"
-    factory.Site(site).add("rlinf-plugin-toys", PLUGIN)
+    factory.Site(site).add("rlinf-plugin-toys", PLUGIN, files={"code.py": LOGGER})
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]))
     return site

@@ -25,6 +25,9 @@ def test_folders_are_numbered_and_resume_takes_the_newest(tmp_path, monkeypatch)
     assert choose_folder("q", None, resume=True) == Path("runs/q")
     for name in ("q", "q-2"):
         Path("runs", name).mkdir(parents=True)
+        Path("runs", name, "run.json").touch()
+    Path("runs/q-3").mkdir()
+    Path("runs/q-3/.lock").touch()  # of a run that was refused: neither in use nor worth resuming
     assert choose_folder("q", None, resume=False) == Path("runs/q-3")
     assert choose_folder("q", None, resume=True) == Path("runs/q-2")
 

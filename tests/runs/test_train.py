@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,7 +16,13 @@ import pytest
 import yaml
 
 from rlinf_core.config.validate import load_run
-from rlinf_core.errors import ConfigError, RequestError, WorkerFailed
+from rlinf_core.errors import (
+    CheckpointError,
+    ConfigError,
+    PluginError,
+    RequestError,
+    WorkerFailed,
+)
 from rlinf_core.files import sha256
 from rlinf_core.runs.checkpoint import find_checkpoint
 from rlinf_core.runs.evaluate import SECTIONS, evaluate
@@ -219,14 +226,32 @@ def test_ctrl_c_stops_after_a_safe_checkpoint_and_resume_equals_never_stopping(s
     assert digests(resumed.checkpoint) == digests(straight.checkpoint)
 
 
-def test_ctrl_c_twice_ends_at_once_and_leaves_no_process(small, tmp_path):
+def test_a_batch_systems_sigterm_to_the_whole_group_stops_after_a_checkpoint_too(small, tmp_path):
     folder = tmp_path / "run"
     process = start("train", small, "--output", str(folder), "steps=100000", "checkpoint.every=0")
     wait_for(lambda: (folder / "metrics.jsonl").exists() and len(metrics(folder)) >= 2)
+    os.killpg(process.pid, signal.SIGTERM)
+    code, out, err = finish(process)
+    assert code == 130, err
+    assert find_checkpoint(folder, pytest.fail).step == metrics(folder)[-1]["step"]
+    hint = next(line for line in out.splitlines() if line.startswith("go on with:"))
+    assert shlex.split(hint)[3:] == [
+        *("rlinf", "train", small, "steps=100000", "checkpoint.every=0"),
+        *("--output", str(folder), "--resume"),
+    ]
+
+
+def test_ctrl_c_twice_ends_at_once_and_leaves_no_process(small, tmp_path):
+    folder = tmp_path / "run"
+    options = ["steps=100000", "checkpoint.every=0", "loggers=[console,jsonl]"]
+    process = start("train", small, "--output", str(folder), *options)
+    wait_for(lambda: (folder / "metrics.jsonl").exists() and len(metrics(folder)) >= 2)
     process.send_signal(signal.SIGINT)
+    time.sleep(0.005)  # two at once would arrive as one
     process.send_signal(signal.SIGINT)
     code, _, err = finish(process)
     assert code == 130, err
+    assert "stopping now" in err
     assert "Traceback" not in err
     wait_for(lambda: members(process.pid) == [], 5)
 
@@ -339,6 +364,42 @@ def test_a_missing_checkpoint_is_a_wrong_request(tiny, tmp_path):
     code, _, err = finish(start("eval", tiny, "--checkpoint", str(tmp_path / "nowhere")))
     assert code == 2
     assert "holds no whole checkpoint" in err
+    train(load_run(tiny, ["steps=1"]), tmp_path / "run", resume=False)
+    with pytest.raises(CheckpointError, match=r"step-3: manifest.json is missing.*: step-1"):
+        find_checkpoint(tmp_path / "run" / "checkpoints" / "step-3", pytest.fail)
+
+
+def test_a_split_that_the_simulator_does_not_have_is_a_wrong_request(small, tmp_path):
+    with pytest.raises(RequestError, match=r"evaluation\.split=tset: .*Did you mean 'test'"):
+        train(load_run(small, ["evaluation.split=tset"]), tmp_path / "run", resume=False)
+
+
+def test_success_is_not_reported_where_the_simulator_does_not_declare_it(tiny, tmp_path):
+    options = ["steps=1", "simulator.name=toy-silent", "evaluation.video=true"]
+    result = train(load_run(tiny, options), tmp_path / "run", resume=False)
+    assert result.evaluation.success_once is None
+    assert "success" not in result.evaluation.sentence()
+    assert not any("success" in name for name in metrics(tmp_path / "run")[0])
+    assert result.video_note == "this simulator renders nothing"
+
+
+# --- loggers --------------------------------------------------------------------------------------
+
+
+def test_a_logger_that_fails_is_left_out_and_the_run_goes_on(tiny, tmp_path, capsys):
+    options = ["steps=2", "loggers=[{name: brittle, at: 1}, jsonl]"]
+    result = train(load_run(tiny, options), tmp_path / "run", resume=False)
+    assert result.outcome == "done"
+    assert len(metrics(tmp_path / "run")) == 2
+    said = capsys.readouterr().err
+    assert "the logger 'brittle' (from rlinf-plugin-toys) failed and is left out" in said
+    assert "OSError: no service" in said
+
+
+def test_a_logger_that_cannot_start_refuses_the_run_by_name(tiny, tmp_path):
+    options = ["steps=2", "loggers=[{name: brittle, at: 0}]"]
+    with pytest.raises(PluginError, match=r"'brittle' \(from rlinf-plugin-toys\) cannot start"):
+        train(load_run(tiny, options), tmp_path / "run", resume=False)
 
 
 def test_asking_for_more_episodes_than_there_are_states_is_a_wrong_request(tiny, tmp_path):

@@ -84,7 +84,7 @@ class World:
     def evaluate(self, episodes: int, split: str = "test"):
         done = self.simulation.call("evaluate", split, episodes, *self.channels, False)
         answered = self.rollout.call("answer", self.keys, *self.channels)
-        found = [e for part, _ in done.wait() for e in part]
+        found = [e for part, *_ in done.wait() for e in part]
         answered.wait()
         return found
 

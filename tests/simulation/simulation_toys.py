@@ -129,7 +129,7 @@ def echo(connection: Connection, arguments: Any, fds: list[int]) -> None:
         "parent": os.getppid(),
         "modules": set(sys.modules),
         "sigint": signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
-        "sigterm": signal.getsignal(signal.SIGTERM) is signal.SIG_DFL,
+        "sigterm": signal.getsignal(signal.SIGTERM) is signal.SIG_IGN,
         "threads": os.environ["OMP_NUM_THREADS"],
     }
     if fds:

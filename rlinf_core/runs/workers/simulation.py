@@ -9,6 +9,7 @@ Every message it sends is a batch of n rows, one per environment of a stage:
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -129,12 +130,12 @@ class SimulationWorker(Worker):
 
     def evaluate(
         self, split: str, episodes: int, observations: Channel, actions: Channel, frames: bool
-    ) -> tuple[list[Episode], npt.NDArray[np.uint8] | None]:
+    ) -> tuple[list[Episode], npt.NDArray[np.uint8] | None, str]:
         """Run one episode from each of the first ``episodes`` states of ``split``.
 
         Returns:
-            The episodes, and with ``frames`` what they looked like, uint8 [steps, n, H, W, 3] over
-            all stages; None where nothing can be rendered.
+            The episodes; with ``frames`` what they looked like, uint8 [steps, n, H, W, 3] over all
+            stages; and why nothing could be rendered, or "".
         """
         states = self._stages[0].simulator.initial_states(split)
         if episodes > len(states):
@@ -144,7 +145,7 @@ class SimulationWorker(Worker):
             )
         mine = [states[i] for i in range(self.place.rank, episodes, self.place.size)]
         finished: list[Episode] = []
-        pictures: list[npt.NDArray[np.uint8]] = []
+        pictures = _Pictures(self._stages) if frames else None
         running = []
         for position, (key, stage) in enumerate(self._keyed()):
             stage.assign(mine[position :: len(self._stages)])
@@ -154,8 +155,8 @@ class SimulationWorker(Worker):
             else:
                 observations.put(None, key=key)
         while running:
-            if frames:
-                pictures += self._picture()
+            if pictures is not None:
+                pictures.take()
             for key, stage in list(running):
                 message, ended = stage.step(actions.get(key=key))
                 finished += ended
@@ -164,15 +165,10 @@ class SimulationWorker(Worker):
                 else:
                     observations.put(None, key=key)
                     running.remove((key, stage))
-        if frames:
-            pictures += self._picture()
-        return finished, np.stack(pictures) if pictures else None
-
-    def _picture(self) -> list[npt.NDArray[np.uint8]]:
-        """Return one picture, uint8 [n, H, W, 3], of all stages; none where nothing can render."""
-        shown = [stage.simulator.render() for stage in self._stages]
-        parts = [part for part in shown if part is not None]
-        return [np.concatenate(parts)] if len(parts) == len(shown) else []
+        if pictures is None:
+            return finished, None, ""
+        pictures.take()
+        return finished, pictures.stacked(), pictures.note
 
     def close(self) -> None:
         """Close every simulator."""
@@ -314,6 +310,32 @@ class Stage:
         self._meter.load_state_dict(state["meter"])
         self._obs = Batch(state["obs"])
         self._touched = state["touched"]
+
+
+class _Pictures:
+    """What a worker's environments look like, step by step, until nothing more can be drawn."""
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self._simulators = [stage.simulator for stage in stages]
+        self._taken: list[npt.NDArray[np.uint8]] = []
+        self.note = ""
+
+    def take(self) -> None:
+        """Take one picture, uint8 [n, H, W, 3], of all stages."""
+        if self.note:
+            return
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            shown = [simulator.render() for simulator in self._simulators]
+        parts = [part for part in shown if part is not None]
+        if len(parts) == len(shown):
+            self._taken.append(np.concatenate(parts))
+        else:
+            self.note = str(said[0].message) if said else "the simulator drew nothing"
+
+    def stacked(self) -> npt.NDArray[np.uint8] | None:
+        """Return all of them, uint8 [steps, n, H, W, 3]; None if any is missing."""
+        return np.stack(self._taken) if self._taken and not self.note else None
 
 
 def _check(step: Step, actions: Tensor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,7 +105,7 @@ class TrainingWorker(Worker):
         self._backend.policy.observe(trajectory["obs"], executed, self._backend.reduce)
         self._backend.advance()
         names = history[0].keys()
-        means = {f"train/{n}": sum(m[n] for m in history) / len(history) for n in names}
+        means = {f"train/{n}": math.fsum(m[n] for m in history) / len(history) for n in names}
         return means | {
             "train/optimizer_steps": float(len(history)),
             "time/update_s": time.perf_counter() - began,
