@@ -142,7 +142,7 @@ def test_show_a_component(zoo, run):
             "rlinf-plugin-zoo-model 1.0 is ok",
             "model zoo-model: A model.",
             "rlinf_plugin_zoo_model.code:Model",
-            "value, lora (planned)",
+            "lora (planned), value",
             "state of the simulator",
             "width: int >= 1 <= 64 = 8",
             "How wide.",
