@@ -58,6 +58,8 @@ class Facts:
         spaces: a :class:`rlinf_core.protocols.simulator.Spaces` (simulators).
         capabilities: levels that hold for this very configuration; they override the spec's.
         conventions: named conventions, such as ``{"image_rotation": "180"}``.
+        group_size: so many consecutive environments start a rollout from one initial state and are
+            compared with one another (algorithms); 1 means that there are no groups.
     """
 
     parameters: int | Unknown = Unknown("not stated")
@@ -65,6 +67,7 @@ class Facts:
     spaces: Any = Unknown("not stated")
     capabilities: Mapping[Capability, Level] = field(default_factory=dict)
     conventions: Mapping[str, str] = field(default_factory=dict)
+    group_size: int = 1
 
 
 @dataclass(frozen=True)

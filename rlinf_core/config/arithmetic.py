@@ -50,6 +50,31 @@ def microbatch_fits_minibatch(config: RunConfig) -> Iterator[Finding]:
         )
 
 
+def groups_are_whole(config: RunConfig, group_size: int) -> Iterator[Finding]:
+    """A group of environments is never split over stages, nor its rows over minibatches."""
+    if group_size == 1:
+        return
+    collect, size = config.collect, config.update.minibatch_size
+    unit = group_size * collect.stages
+    if collect.envs % unit:
+        works = [n for n in (collect.envs // unit * unit, -(-collect.envs // unit) * unit) if n]
+        yield (
+            "collect.envs",
+            f"collect.envs={collect.envs} over collect.stages={collect.stages} are not whole "
+            f"groups of algorithm.group_size={group_size}, and a group is never split. "
+            f"envs={_or(works)} would work",
+        )
+    rows = group_size * collect.steps
+    if size % rows:
+        works = [n for n in (size // rows * rows, -(-size // rows) * rows) if n]
+        yield (
+            "update.minibatch_size",
+            f"update.minibatch_size={size} is no multiple of the {rows} rows of one group "
+            f"(algorithm.group_size={group_size} times collect.steps={collect.steps}), and a group "
+            f"is never split. minibatch_size={_or(works)} would work",
+        )
+
+
 def every_section_is_read(config: RunConfig) -> Iterator[Finding]:
     """An embodied run takes rewards and starts from its simulator."""
     for name in sorted(UNREAD):
@@ -64,10 +89,17 @@ TRAINING_RULES: tuple[Rule, ...] = (minibatch_fits_rollout, microbatch_fits_mini
 """Rules of a run that trains."""
 
 
-def check(config: RunConfig, trains: bool = True) -> list[Finding]:
-    """Return every broken rule of a configuration, as (dotted path, sentence)."""
+def check(config: RunConfig, trains: bool = True, group_size: int = 1) -> list[Finding]:
+    """Return every broken rule of a configuration, as (dotted path, sentence).
+
+    Args:
+        config: the whole configuration.
+        trains: whether the run trains.
+        group_size: environments that the algorithm compares with one another.
+    """
     rules = RULES + (TRAINING_RULES if trains else ())
-    return [finding for rule in rules for finding in rule(config)]
+    found = [finding for rule in rules for finding in rule(config)]
+    return found + (list(groups_are_whole(config, group_size)) if trains else [])
 
 
 def _divisors(number: int, limit: int = 4) -> list[int]:

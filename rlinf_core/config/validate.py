@@ -162,7 +162,8 @@ def _checked(
     config = check(RunConfig, data, "", "a run (from rlinf-core)", findings)
     if config is not None:
         trains = sections is None or "training" in sections
-        for where, sentence in arithmetic.check(config, trains):
+        group_size = chooser.facts.get("algorithm", Facts()).group_size
+        for where, sentence in arithmetic.check(config, trains, group_size):
             findings.add(where, sentence)
         _check_plugins(config, plugins, findings)
     findings.raise_any()

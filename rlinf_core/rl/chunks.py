@@ -173,6 +173,33 @@ def aggregate_logprob(logprobs: Tensor, level: Level, mask: Tensor | None = None
     return _LEVELS[level](logprobs)
 
 
+def sum_to_level(values: Tensor, level: Level, mask: Tensor) -> Tensor:
+    """Return log-probs or entropies, as fine as a model states them, summed up to ``level``.
+
+    Args:
+        values: ``[B, C, A]``, ``[B, C]`` or ``[B]``, in nats.
+        level: what one probability ratio is to be of.
+        mask: bool ``[B, C]``, the actions that were executed.
+
+    Returns:
+        ``[B, C, A]`` at level ``"token"``, ``[B, C]`` at ``"action"``, ``[B]`` at ``"chunk"``.
+
+    Raises:
+        RLInputError: the values are coarser than ``level``.
+    """
+    stated = ("chunk", "action", "token")[values.ndim - 1]
+    order = list(_LEVELS)
+    require(level in order, f"log-prob level {level!r} is unknown; there are {order}")
+    require(
+        order.index(stated) <= order.index(level),
+        f"the model states log-probs per {stated}, shape {list(values.shape)}, but logprob_level "
+        f"is {level!r}, which is finer; set algorithm.logprob_level to {stated!r}",
+    )
+    if values.ndim == 1:
+        return values
+    return aggregate_logprob(values if values.ndim == 3 else values.unsqueeze(2), level, mask)
+
+
 _LEVELS: dict[str, Callable[[Tensor], Tensor]] = {
     "token": lambda logprobs: logprobs,
     "action": lambda logprobs: logprobs.sum(dim=-1),

@@ -60,9 +60,11 @@ class EmbodiedRun:
         self._report = report
         session = Session(run, runtime)
         collect = run.config.collect
-        self._restores = session.simulator_can(Capability.RESTORE)
+        # The episodes of a group end with the rollout, so none is under way at a checkpoint.
+        groups = session.group_size
+        self._restores = groups == 1 and session.simulator_can(Capability.RESTORE)
         self._success = session.simulator_can(Capability.SUCCESS)
-        self._simulation = session.simulation("simulation", collect.envs, collect.stages)
+        self._simulation = session.simulation("simulation", collect.envs, collect.stages, groups)
         self._rollout = session.rollout()
         self._training = session.training()
         self._evaluator = Evaluator(session, self._rollout)
@@ -107,7 +109,7 @@ class EmbodiedRun:
         ended = time.perf_counter()
 
         self._step += 1
-        executed = collect.steps * collect.envs * collect.chunk
+        executed = int(learned.pop("executed_steps"))
         self._env_steps += executed
         self._metrics = {
             "env_steps": float(self._env_steps),

@@ -15,7 +15,7 @@ from rlinf_core.config.validate import Run
 from rlinf_core.errors import RequestError
 from rlinf_core.plugins.resolve import load
 from rlinf_core.protocols.runtime import Runtime, WorkerGroup, WorkerSpec
-from rlinf_core.specs import ComponentRef, Kind
+from rlinf_core.specs import ComponentRef, Facts, Kind
 
 _WORKERS = "rlinf_core.runs.workers"
 
@@ -69,6 +69,11 @@ class Session:
         levels = {**declared, **self.run.facts["simulator"].capabilities}
         return levels.get(capability) is Level.FULL
 
+    @property
+    def group_size(self) -> int:
+        """How many consecutive environments the algorithm compares; 1 where there are no groups."""
+        return self.run.facts.get("algorithm", Facts()).group_size
+
     def _part(self, section: str) -> tuple[ComponentRef, Any]:
         chosen = self.run.components[section]
         return self.run.registry.ref(chosen.component), chosen.config
@@ -76,8 +81,8 @@ class Session:
     def _launch(self, name: str, worker: str, **arguments: Any) -> WorkerGroup:
         return self.runtime.launch(WorkerSpec(name, f"{_WORKERS}.{worker}", arguments))
 
-    def simulation(self, name: str, envs: int, stages: int) -> WorkerGroup:
-        """Launch a group that simulates ``envs`` environments."""
+    def simulation(self, name: str, envs: int, stages: int, group_size: int = 1) -> WorkerGroup:
+        """Launch a group that simulates ``envs`` environments, with groups of them if need be."""
         simulator, config = self._part("simulator")
         return self._launch(
             name,
@@ -86,6 +91,7 @@ class Session:
             config=config,
             envs=envs,
             stages=stages,
+            group_size=group_size,
             chunk=self.run.config.collect.chunk,
             seed=self.run.config.seed,
         )

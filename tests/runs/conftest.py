@@ -22,6 +22,12 @@ def rlinf_simulators():
     return [
         ComponentSpec("toy", "A line.", capabilities=[*ABLE, Capability.RESTORE], **PARTS),
         ComponentSpec("toy-forgetful", "A line.", capabilities=ABLE, **PARTS),
+        ComponentSpec(
+            "toy-shared",
+            "A line.",
+            capabilities=[*ABLE, Capability.SHARED_STATES, Capability.RESTORE],
+            **PARTS,
+        ),
         ComponentSpec("toy-silent", "A line.", capabilities=["state"], **PARTS),
     ]
 

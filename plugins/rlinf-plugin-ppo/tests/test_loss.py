@@ -9,11 +9,13 @@ import sys
 import pytest
 import torch
 from rlinf_plugin_ppo.config import PPOConfig
-from rlinf_plugin_ppo.ppo import LEVELS, PPO
+from rlinf_plugin_ppo.ppo import PPO
 from rlinf_plugin_torch.backend import TorchBackend
 from rlinf_plugin_torch.config import TorchConfig
 
 from rlinf_core.api import Batch, CapabilityError, Counts, Eval, RLInputError
+
+LEVELS = ("chunk", "action", "token")  # log-probs of shape [B], [B, C], [B, C, A]
 
 
 def means(metrics) -> dict[str, float]:

@@ -43,7 +43,8 @@ class SimulationWorker(Worker):
         stages: number of pipeline stages; each has its own simulator.
         chunk: actions per step.
         seed: the run's seed; decides which initial state each episode starts from.
-        group_size: this many consecutive environments start from the same states.
+        group_size: this many consecutive environments start each rollout from one state; with
+            more than 1, an environment plays one episode per rollout and waits after its end.
     """
 
     def __init__(
@@ -89,6 +90,8 @@ class SimulationWorker(Worker):
                 message, ended = stage.step(actions.get(key=key))
                 observations.put(message, key=key)
                 finished += ended
+        for _, stage in self._keyed():
+            stage.collected()
         return finished
 
     def restart(self) -> bool:
@@ -186,6 +189,11 @@ class Stage:
         self.simulator = simulator
         self._ids = simulator.slots.ids
         self._seed, self._group_size = seed, group_size
+        if group_size > 1 and simulator.autoreset is not Autoreset.DISABLED:
+            raise SimulatorError(
+                f"{type(simulator).__name__} resets by itself ({simulator.autoreset}); a group "
+                "starts from one chosen state, which needs a simulator whose autoreset is DISABLED"
+            )
         self._episode = [0] * len(self._ids)
         self._train = simulator.initial_states("train")
         self._queues: list[list[StateId]] | None = None  # evaluation: states left per environment
@@ -249,7 +257,7 @@ class Stage:
         }
         if bool((step.truncated & step.valid).any()):
             entries["final_obs"] = step.obs if step.final_obs is None else step.final_obs
-        if bool(ended.any()):
+        if bool(ended.any()) and self._group_size == 1:  # a group waits for its last member
             for row in ended.nonzero().squeeze(-1).tolist():
                 self._episode[row] += 1
             if self.simulator.autoreset is Autoreset.DISABLED:
@@ -258,6 +266,12 @@ class Stage:
                 self._meter.begin(ended, [""] * int(ended.sum()))
                 self._touched &= ~ended
         return self.message().with_entries(**entries), finished
+
+    def collected(self) -> None:
+        """End every episode of a group with the rollout, so that all begin the next one anew."""
+        if self._group_size > 1:
+            self._episode = [number + 1 for number in self._episode]
+            self._obs = None
 
     def _reset(self, mask: Tensor) -> None:
         """Start the next episode of each masked environment, where there is one."""

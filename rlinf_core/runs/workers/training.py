@@ -89,7 +89,7 @@ class TrainingWorker(Worker):
         flat = prepared.flatten()  # [T*N, ...]
 
         history: list[dict[str, float]] = []
-        for minibatch in self._minibatches(flat, iteration):
+        for minibatch in self._minibatches(flat, len(prepared), iteration):
             counts = self._counts(minibatch)
 
             def loss(micro: Batch, evaluation: Eval, counts: Counts = counts) -> Any:
@@ -108,23 +108,33 @@ class TrainingWorker(Worker):
         means = {f"train/{n}": math.fsum(m[n] for m in history) / len(history) for n in names}
         return means | {
             "train/optimizer_steps": float(len(history)),
+            "executed_steps": float(self._backend.reduce(trajectory["valid"].sum())),
             "time/update_s": time.perf_counter() - began,
         }
 
-    def _minibatches(self, rows: Batch, iteration: int) -> Iterator[Batch]:
-        """Yield shuffled minibatches, epoch by epoch; the order depends on the seed alone."""
+    def _minibatches(self, rows: Batch, steps: int, iteration: int) -> Iterator[Batch]:
+        """Yield shuffled minibatches, epoch by epoch; the order depends on the seed alone.
+
+        What is shuffled are rows, or whole groups of G consecutive environments with all their
+        T = ``steps`` steps where the algorithm compares groups.
+        """
+        size = self._algorithm.needs.group_size
+        units = torch.arange(len(rows)).reshape(steps, -1, size)  # [T, N / G, G]
+        units = units.transpose(0, 1).flatten(1) if size > 1 else units.reshape(-1, 1)
         generator = torch.Generator()
         for epoch in range(self._epochs):
             generator.manual_seed(stream_seed(self._seed, _SHUFFLE, iteration, epoch))
-            order = torch.randperm(len(rows), generator=generator)  # [B]
+            order = units[torch.randperm(len(units), generator=generator)].flatten()  # [B]
             for start in range(0, len(rows), self._minibatch_size):
                 yield rows.rows(order[start : start + self._minibatch_size])
 
     def _counts(self, minibatch: Batch) -> Counts:
         valid = minibatch["valid"]  # [B, C]
-        steps, rows = valid.sum(), valid.any(dim=1).sum()
-        total: Tensor = self._backend.reduce(torch.stack([steps, rows]))
-        return Counts(steps=total[0], rows=total[1], groups=total[1])
+        executed = valid.any(dim=1)  # [B]
+        group = minibatch["env"][executed] // self._algorithm.needs.group_size  # [rows]
+        groups = torch.tensor(len(group.unique()), device=valid.device)  # []
+        total: Tensor = self._backend.reduce(torch.stack([valid.sum(), executed.sum(), groups]))
+        return Counts(steps=total[0], rows=total[1], groups=total[2])
 
     # --- weights and checkpoints -----------------------------------------------------------------
 

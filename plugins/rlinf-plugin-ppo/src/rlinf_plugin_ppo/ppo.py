@@ -19,11 +19,8 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from rlinf_core.api import Batch, CapabilityError, Counts, Eval, Needs, RLInputError, rl
+from rlinf_core.api import Batch, CapabilityError, Counts, Eval, Needs, rl
 from rlinf_plugin_ppo.config import PPOConfig
-
-LEVELS = ("chunk", "action", "token")
-"""Log-probs of the first level have shape [B], of the second [B, C], of the third [B, C, A]."""
 
 
 class PPO:
@@ -128,8 +125,8 @@ class PPO:
 
         # 1. The log-prob of a decision is the sum over its executed parts: parts are independent
         #    given the state. Steps behind an episode's end have no part in it and no gradient.
-        logp = self._at_level(evaluation.logp, valid)  # [B], [B, C] or [B, C, A]
-        old_logp = self._at_level(minibatch["logp"], valid)
+        logp = rl.sum_to_level(evaluation.logp, c.logprob_level, valid)  # [B], [B, C] or [B, C, A]
+        old_logp = rl.sum_to_level(minibatch["logp"], c.logprob_level, valid)
         if logp.ndim == 1:
             mask, count = rows, counts.rows
         else:
@@ -165,7 +162,9 @@ class PPO:
 
         # 4. The entropy bonus keeps the policy from settling early (eq. 9, S).
         if evaluation.entropy is not None or c.entropy_coefficient:
-            entropy = self._at_level(_wanted(evaluation.entropy, "entropy"), valid)
+            entropy = rl.sum_to_level(
+                _wanted(evaluation.entropy, "entropy"), c.logprob_level, valid
+            )
             entropy_loss, entropy_metrics = rl.entropy_loss(entropy, mask, count=count)
             if c.entropy_coefficient:
                 loss = loss + c.entropy_coefficient * entropy_loss
@@ -182,20 +181,6 @@ class PPO:
         """Return whether ``approx_kl`` of the last step exceeds ``target_kl``, where one is set."""
         target = self.config.target_kl
         return target is not None and metrics["approx_kl"] > target
-
-    def _at_level(self, values: Tensor, valid: Tensor) -> Tensor:
-        """Sum log-probs or entropies, [B], [B, C] or [B, C, A], up to ``logprob_level``."""
-        level = self.config.logprob_level
-        if values.ndim <= LEVELS.index(level):
-            raise RLInputError(
-                f"the model states log-probs per {LEVELS[values.ndim - 1]}, shape "
-                f"{list(values.shape)}, but logprob_level is {level!r}, which is finer; set "
-                f"algorithm.logprob_level to {LEVELS[values.ndim - 1]!r}"
-            )
-        if values.ndim == 1:
-            return values
-        per_token = values if values.ndim == 3 else values.unsqueeze(2)  # [B, C, A] or [B, C, 1]
-        return rl.aggregate_logprob(per_token, level, valid)
 
 
 def _wanted(tensor: Tensor | None, what: str) -> Tensor:
