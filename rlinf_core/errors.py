@@ -70,10 +70,12 @@ class WeightSyncError(RlinfError):
     """Weights that were sent and weights that were expected differ."""
 
 
-class CheckpointError(RlinfError):
-    """A checkpoint cannot be written, or none that is whole can be read."""
+class CheckpointError(RequestError):
+    """A checkpoint, or any that is whole, cannot be read or does not fit."""
 
-    exit_code = 2
+
+class CheckpointWriteError(RlinfError):
+    """A checkpoint cannot be written; the run ends, older checkpoints stay."""
 
 
 class RuntimeFailure(RlinfError):
@@ -85,6 +87,8 @@ class WorkerFailed(RuntimeFailure):
 
     def __init__(self, group: str, rank: int, method: str, cause: BaseException) -> None:
         self.group, self.rank, self.method, self.cause = group, rank, method, cause
+        if isinstance(cause, RequestError | WeightSyncError):  # what was asked for cannot work
+            self.exit_code = 2
         super().__init__(f"{group}[{rank}].{method} failed: {type(cause).__name__}: {cause}")
 
 

@@ -60,10 +60,16 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold a run's folder: a second run in it is refused. Freed by the system at any death.
 
     Raises:
-        RequestError: another process holds it.
+        RequestError: another process holds it, or it cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("w")
+    except OSError as error:
+        raise RequestError(
+            f"cannot write into {folder}: {error}; choose another --output"
+        ) from None
+    with lock as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -82,6 +88,15 @@ def choose_folder(name: str, output: Path | None, resume: bool) -> Path:
     Raises:
         RequestError: the folder holds another run, or ``output`` is a file.
     """
+    try:
+        return _choose_folder(name, output, resume)
+    except OSError as error:
+        raise RequestError(
+            f"cannot use {output or 'runs'}: {error}; choose another --output"
+        ) from None
+
+
+def _choose_folder(name: str, output: Path | None, resume: bool) -> Path:
     if output is None:
         return _default_folder(name, resume)
     if output.exists() and not output.is_dir():

@@ -51,11 +51,21 @@ class JsonlLogger:
 
 def _kept(path: Path, first_step: int) -> list[str]:
     """Return the whole lines of steps that the resumed run will not repeat."""
-    kept = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    return [line for line, step in read_lines(path) if step["step"] <= first_step]
+
+
+def read_lines(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Return each whole line of a ``metrics.jsonl`` and what it holds; others are passed over.
+
+    A run that was killed leaves half a line, and a person may have edited the file.
+    """
+    found = []
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
-            if int(json.loads(line)["step"]) <= first_step:
-                kept.append(line)
-        except (ValueError, KeyError, TypeError):
-            continue  # the last line of a run that was killed while writing it
-    return kept
+            data = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        whole = isinstance(data, dict) and isinstance(data.get("metrics"), dict)
+        if whole and isinstance(data.get("step"), int):
+            found.append((line, data))
+    return found

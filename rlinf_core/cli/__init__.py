@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,11 +99,18 @@ def _evaluate(
 
 def main() -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 wrongly asked, 130 interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a path must not fail in a terminal without its letters
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except RlinfError as error:
         _show(error)
         sys.exit(error.exit_code)
+    except OSError as error:  # a file or folder that cannot be used; standard output, say
+        with suppress(OSError):
+            print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 

@@ -7,9 +7,10 @@ import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from rlinf_core.config.validate import load_run
+from rlinf_core.config.validate import load_run, to_plain
+from rlinf_core.errors import RequestError
 from rlinf_core.files import write_json
-from rlinf_core.runs.checkpoint import find_checkpoint
+from rlinf_core.runs.checkpoint import differences, find_checkpoint
 from rlinf_core.runs.evaluate import SECTIONS, evaluate
 
 
@@ -25,6 +26,16 @@ def main(
     asked = [f"evaluation.episodes={episodes}"] if episodes is not None else []
     loaded = load_run(run, [*overrides, *asked], sections=SECTIONS)
     found = find_checkpoint(checkpoint, _tell)
+    for section in ("model", "collect"):  # what the weights were trained as
+        before, now = found.run.get(section, {}), to_plain(loaded)[section]
+        keys = before.keys() if section == "model" else ("chunk",)
+        for note in differences({k: before.get(k) for k in keys}, {k: now.get(k) for k in keys}):
+            _tell(f"{section}.{note}")
+    if output is not None:
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RequestError(f"cannot write {output}: {error}; choose another --output") from None
     wanted = output is not None and loaded.config.evaluation.video
     video = output / f"evaluation-step-{found.step}.mp4" if output and wanted else None
     with redirect_stdout(sys.stderr):  # results alone go to standard output, whatever plugins print
@@ -35,7 +46,6 @@ def main(
         "video": None if video is None or note else str(video),
     }
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         write_json(output / f"evaluation-step-{found.step}.json", report)
     if json:
         print(json_module.dumps(report, indent=2))

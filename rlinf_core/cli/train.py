@@ -23,7 +23,6 @@ def main(run: str, output: Path | None, resume: bool, json: bool, overrides: lis
         print(json_module.dumps(finite(result.as_json()), indent=2))
     else:
         print("\n".join(_closing_lines(run, overrides, result)))
-    sys.stdout.flush()
     return 0 if result.outcome == "done" else 130
 
 

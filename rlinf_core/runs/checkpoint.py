@@ -15,13 +15,14 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlinf_core.errors import CheckpointError
+from rlinf_core.errors import CheckpointError, CheckpointWriteError
 from rlinf_core.files import sha256, sync, write_json
 
 FORMAT = 1
@@ -71,29 +72,48 @@ class CheckpointStore:
             run: the resolved configuration.
 
         Raises:
-            CheckpointError: it could not be written; older ones are untouched.
+            CheckpointWriteError: it could not be written; older ones are untouched.
         """
         final = self._root / f"step-{step}"
         beside = self._root / f".step-{step}.{os.getpid()}.tmp"
         try:
-            self._root.mkdir(parents=True, exist_ok=True)
-            self._sweep()
             (beside / "training").mkdir(parents=True)
             state = save(beside)
             write_json(beside / "state.json", {"format": FORMAT, "step": step, **state})
             write_json(beside / "run.json", run)
             _write_manifest(beside)
-            if final.exists():  # written before a resume from an older one; the new one replaces it
+            if final.exists():  # not whole, or it would have been resumed from
                 _remove(final)
             beside.rename(final)
             sync(self._root)
-        except OSError as error:
+        except BaseException as error:
             shutil.rmtree(beside, ignore_errors=True)
-            raise CheckpointError(
+            if not isinstance(error, OSError):
+                raise
+            raise CheckpointWriteError(
                 f"could not write {final}: {error}; older checkpoints are untouched"
             ) from error
-        self._prune()
+        self._prune(step)
         return final
+
+    def sweep(self) -> None:
+        """Remove what earlier tries of this run left half-done; the run's lock must be held."""
+        for left in self._root.glob(".*.tmp"):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def set_aside(self, step: int, report: Callable[[str], None]) -> None:
+        """Hide checkpoints after ``step``, none of which is whole, from later resumes."""
+        for later in (number for number in self._steps() if number > step):
+            folder = self._root / f"step-{later}"
+            aside = self._root / f"damaged-step-{later}"
+            shutil.rmtree(aside, ignore_errors=True)
+            folder.rename(aside)
+            report(f"{folder} is not whole and was renamed to {aside.name}")
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing that looks like a checkpoint, whole or not."""
+        return not self._steps()
 
     def last(self, report: Callable[[str], None]) -> Checkpoint | None:
         """Return the newest whole checkpoint; ``report`` is told of each one passed over."""
@@ -106,11 +126,11 @@ class CheckpointStore:
         return None
 
     def _steps(self) -> list[int]:
-        names = [p.name for p in self._root.glob("step-*")] if self._root.is_dir() else []
-        return [int(name[5:]) for name in names if name[5:].isdigit()]
+        names = [p.name for p in self._root.glob("step-*") if p.is_dir()]
+        return [int(name[5:]) for name in names if re.fullmatch(r"step-[0-9]{1,18}", name)]
 
-    def _prune(self) -> None:
-        steps = sorted(self._steps())
+    def _prune(self, newest: int) -> None:
+        steps = sorted(step for step in self._steps() if step <= newest)
         stay = set(steps[-self._keep :])
         scores = {step: self._score(step) for step in steps}
         known = {step: score for step, score in scores.items() if not math.isnan(score)}
@@ -130,11 +150,6 @@ class CheckpointStore:
         except (OSError, ValueError, KeyError, TypeError):
             return math.nan
 
-    def _sweep(self) -> None:
-        """Remove what earlier tries of this run left half-done; its folder's lock is ours."""
-        for left in self._root.glob(".*.tmp"):
-            shutil.rmtree(left, ignore_errors=True)
-
 
 def read_checkpoint(folder: Path) -> Checkpoint:
     """Verify and read one checkpoint.
@@ -142,21 +157,37 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     Raises:
         CheckpointError: it is not whole; the text says which file and why.
     """
-    manifest = _read_json(folder / _MANIFEST)
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise CheckpointError(f"{_MANIFEST} is not of format {FORMAT}")
-    if manifest.get("digest") != _digest(manifest.get("files")):
+    manifest = _read_object(folder / _MANIFEST)
+    if manifest.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{_MANIFEST} has format {manifest.get('format')!r}, wanted {FORMAT}; another version "
+            "of rlinf wrote it"
+        )
+    entries = manifest.get("files")
+    if manifest.get("digest") != _digest(entries) or not isinstance(entries, dict):
         raise CheckpointError(f"{_MANIFEST} is damaged (its own digest differs)")
-    for name, entry in manifest["files"].items():
+    if not {"state.json", "run.json", "training/model.safetensors"} <= entries.keys():
+        raise CheckpointError(f"{_MANIFEST} does not list all files of a checkpoint")
+    for name, entry in entries.items():
         path = folder / name
+        if Path(name).is_absolute() or ".." in Path(name).parts or not isinstance(entry, dict):
+            raise CheckpointError(f"{_MANIFEST} lists {name!r}, which is no file of a checkpoint")
         if not path.is_file():
             raise CheckpointError(f"{name} is missing")
-        if path.stat().st_size != entry["size"]:
-            raise CheckpointError(f"{name} has {path.stat().st_size} bytes of {entry['size']}")
-        if sha256(path) != entry["sha256"]:
+        if path.stat().st_size != entry.get("size"):
+            raise CheckpointError(f"{name} has {path.stat().st_size} bytes of {entry.get('size')}")
+        if sha256(path) != entry.get("sha256"):
             raise CheckpointError(f"{name} is damaged (its SHA-256 is not the manifest's)")
-    state, run = _read_json(folder / "state.json"), _read_json(folder / "run.json")
-    return Checkpoint(folder, int(state["step"]), state, run)
+    state, run = _read_object(folder / "state.json"), _read_object(folder / "run.json")
+    wanted = {"step": int, "env_steps": int, "version": int, "episode_counters": dict}
+    for key, kind in {**wanted, "metrics": dict}.items():
+        if not isinstance(state.get(key), kind):
+            raise CheckpointError(
+                f"state.json has {key} {state.get(key)!r}, wanted {kind.__name__}"
+            )
+    if folder.name != f"step-{state['step']}":
+        raise CheckpointError(f"it is of step {state['step']}, which its folder's name is not")
+    return Checkpoint(folder, state["step"], state, run)
 
 
 def find_checkpoint(path: Path, report: Callable[[str], None]) -> Checkpoint:
@@ -205,10 +236,25 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(hidden, ignore_errors=True)
 
 
-def _read_json(path: Path) -> Any:
+def _read_object(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"{path.name} is missing") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path.name} cannot be read: {error}") from None
+    if not isinstance(data, dict):
+        raise CheckpointError(f"{path.name} holds a {type(data).__name__}, wanted an object")
+    return data
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Return a sentence for each option that is not what the checkpoint was made with."""
+    notes: list[str] = []
+    for key in sorted({*before, *now}):
+        old, new = before.get(key), now.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            notes += differences(old, new, f"{prefix}{key}.")
+        elif old != new:
+            notes.append(f"{prefix}{key} was {old!r} in the checkpoint; going on with {new!r}")
+    return notes

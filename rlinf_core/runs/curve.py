@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
+
+from rlinf_core.builtin.jsonl import read_lines
 
 
 def draw_curve(path: Path, log: Path | None, title: str) -> Path | None:
@@ -15,7 +16,8 @@ def draw_curve(path: Path, log: Path | None, title: str) -> Path | None:
         log: a ``metrics.jsonl``.
         title: the run's name.
     """
-    rows = [] if log is None else [json.loads(line) for line in log.read_text().splitlines()]
+    rows = [] if log is None else [data for _, data in read_lines(log)]
+    rows = [row for row in rows if isinstance(row["metrics"].get("env_steps"), int | float)]
     if not rows:
         return None
     import matplotlib  # slow to import, and only the end of a run draws
@@ -54,7 +56,7 @@ def _line(
     points = [
         (step, row["metrics"][name])
         for step, row in zip(steps, rows, strict=True)
-        if row["metrics"].get(name) is not None
+        if isinstance(row["metrics"].get(name), int | float)
     ]
     if points:
         axes.plot(*zip(*points, strict=True), color=colour, label=label, marker=mark or None)

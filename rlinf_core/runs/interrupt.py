@@ -16,24 +16,31 @@ from types import FrameType
 class StopRequest:
     """Whether somebody asked the run to stop, and how urgently.
 
+    ``promise`` says what the first signal leads to at this time.
+
     Args:
         now: called at the second signal.
         report: told that the first signal was understood.
     """
 
     def __init__(self, now: Callable[[], None], report: Callable[[str], None]) -> None:
-        self.asked = False
+        self._asked = False
+        self.promise = "stopping after this iteration's checkpoint"
         self._now, self._report = now, report
+
+    def wanted(self) -> bool:
+        """Return whether the run should stop."""
+        return self._asked
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""
-        if self.asked:
+        if self._asked:
             signal.signal(number, signal.SIG_DFL)
             self._now()
             self._report("stopping now; what came after the last checkpoint is lost")
             return
-        self.asked = True
-        self._report("stopping after this iteration's checkpoint; once more to stop now")
+        self._asked = True
+        self._report(f"{self.promise}; once more to stop now")
 
 
 @contextmanager

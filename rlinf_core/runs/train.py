@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rlinf_core.config.validate import Run, to_plain
-from rlinf_core.errors import PluginError
+from rlinf_core.errors import CheckpointError, PluginError
 from rlinf_core.files import choose_folder, locked, write_json
 from rlinf_core.plugins.resolve import describe, load
 from rlinf_core.protocols.logger import RunInfo, RunLogger
-from rlinf_core.runs.checkpoint import Checkpoint, CheckpointStore
+from rlinf_core.runs.checkpoint import Checkpoint, CheckpointStore, differences
 from rlinf_core.runs.curve import draw_curve
 from rlinf_core.runs.embodied import EmbodiedRun
 from rlinf_core.runs.evaluation import Evaluation
@@ -62,7 +62,7 @@ class Loggers:
     def __init__(self, run: Run) -> None:
         self._makers = [(describe(c.component), load(c.component), c.config) for c in run.loggers]
         self._all: dict[str, RunLogger] = {}
-        self._early: list[str] = []
+        self._early: list[str] | None = []
 
     def open(self, info: RunInfo) -> None:
         """Make the loggers."""
@@ -72,16 +72,17 @@ class Loggers:
                 self._all[name] = make(config, info)
             except Exception as error:
                 raise PluginError(f"{who} cannot start: {type(error).__name__}: {error}") from error
-        for text in self._early:
+        early, self._early = self._early or [], None
+        for text in early:
             self.message(text)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Hand on the metrics of one step."""
-        self._tell(lambda logger: logger.log(step, metrics))
+        self._tell(lambda logger: logger.log(step, dict(metrics)))  # its own to change
 
     def message(self, text: str) -> None:
         """Hand on a line meant for a person."""
-        if not self._all:
+        if self._early is not None:
             self._early.append(text)
         self._tell(lambda logger: logger.message(text))
 
@@ -102,7 +103,8 @@ class Loggers:
                 del self._all[who]
                 failures.append(f"{who} failed and is left out: {type(error).__name__}: {error}")
         for text in failures:
-            print(text, file=sys.stderr)  # even where the console itself has failed
+            with suppress(OSError):  # not even standard error may stop a run
+                print(text, file=sys.stderr)
 
 
 @contextmanager
@@ -152,10 +154,17 @@ def train(run: Run, output: Path | None, resume: bool) -> Result:
 def _resume(
     store: CheckpointStore, embodied: EmbodiedRun, report: Callable[[str], None]
 ) -> Checkpoint | None:
+    store.sweep()
     checkpoint = store.last(report)
+    if checkpoint is None and not store.empty:
+        raise CheckpointError(
+            f"{store.folder} holds checkpoints but none that is whole, and nothing is overwritten; "
+            "start anew with another --output, or mend or remove them"
+        )
     if checkpoint is None:
-        report(f"no whole checkpoint in {store.folder}: starting at step 0")
+        report(f"no checkpoint in {store.folder}: starting at step 0")
         return None
+    store.set_aside(checkpoint.step, report)
     report(f"resuming after step {checkpoint.step} from {checkpoint.folder}")
     embodied.load(checkpoint)
     return checkpoint
@@ -182,8 +191,10 @@ class _Training:
 
     def go(self, checkpoint: Checkpoint | None) -> Result:
         every = self._config.checkpoint.every
+        if self._stop.wanted():
+            raise KeyboardInterrupt  # nothing was written yet
         self._begin(checkpoint)
-        while self._step < self._config.steps and not self._stop.asked:
+        while self._step < self._config.steps and not self._stop.wanted():
             iteration = self._embodied.iterate()
             self._step, self._env_steps = iteration.step, iteration.env_steps
             self._metrics = self._with_evaluation(iteration.metrics)
@@ -193,7 +204,7 @@ class _Training:
                 self._save()
         if self._saved is None and self._step:
             self._save()
-        if self._stop.asked and self._step < self._config.steps:
+        if self._stop.wanted() and self._step < self._config.steps:
             return self._result("interrupted")
         return self._finish()
 
@@ -203,7 +214,7 @@ class _Training:
             self._step, self._saved = checkpoint.step, checkpoint.folder
             self._env_steps = int(checkpoint.state["env_steps"])
             self._metrics = checkpoint.state["metrics"]
-            for note in _differences(checkpoint.run, self._plain):
+            for note in differences(checkpoint.run, self._plain):
                 self._loggers.message(note)
         write_json(self._folder / "run.json", self._plain)
         info = RunInfo(
@@ -229,10 +240,13 @@ class _Training:
     def _finish(self) -> Result:
         """Evaluate what was learned, draw its curve and record it."""
         seconds = time.monotonic() - self._began
+        self._stop.promise = "training is over and saved; stopping after the evaluation"
         evaluation = self._embodied.evaluate()
         write_json(self._folder / "evaluation.json", evaluation.as_json())
         video, note = None, ""
-        if self._config.evaluation.video:
+        if self._stop.wanted():
+            note = "interrupted"
+        elif self._config.evaluation.video:
             path = self._folder / "videos" / f"step-{self._step}.mp4"
             note = self._embodied.record(path)
             if not note:
@@ -265,15 +279,3 @@ class _Training:
             evaluation=evaluation,
             last_metrics=self._metrics,
         )
-
-
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Return a sentence for each option that is not what the checkpoint was made with."""
-    notes: list[str] = []
-    for key in sorted({*before, *now}):
-        old, new = before.get(key), now.get(key)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            notes += _differences(old, new, f"{prefix}{key}.")
-        elif old != new:
-            notes.append(f"{prefix}{key} was {old!r} in the checkpoint; going on with {new!r}")
-    return notes

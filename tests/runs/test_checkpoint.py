@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rlinf_core.errors import CheckpointError
+from rlinf_core.errors import CheckpointError, CheckpointWriteError, WorkerFailed
 from rlinf_core.runs.checkpoint import CheckpointStore, find_checkpoint, read_checkpoint
 
 
@@ -14,7 +14,13 @@ def saver(score: float = 0.0, text: str = "weights"):
     def save(folder: Path):
         (folder / "training" / "model.safetensors").write_text(text)
         (folder / "training" / "optimizer.json").write_text('{"step": 12}')
-        return {"version": 1, "env_steps": 10, "metrics": {"score": score}}
+        counters = {"0": 3}
+        return {
+            "version": 1,
+            "env_steps": 10,
+            "episode_counters": counters,
+            "metrics": {"score": score},
+        }
 
     return save
 
@@ -98,14 +104,26 @@ def test_a_failing_save_leaves_the_others_and_no_rubbish(store, tmp_path):
         (folder / "training" / "model.safetensors").write_text("half")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(CheckpointError, match="No space left.*older checkpoints are untouched"):
+    with pytest.raises(
+        CheckpointWriteError, match="No space left.*older checkpoints are untouched"
+    ):
         store.write(2, full, {})
+    assert CheckpointWriteError.exit_code == 1
+    assert names(tmp_path) == ["step-1"]
+
+    def died(folder: Path):
+        raise WorkerFailed("training", 0, "save", OSError(28, "No space left on device"))
+
+    with pytest.raises(WorkerFailed):
+        store.write(2, died, {})
     assert names(tmp_path) == ["step-1"]
 
 
 def test_left_overs_of_a_killed_try_are_swept(store, tmp_path):
     torn = tmp_path / "checkpoints" / f".step-7.{os.getpid() + 1}.tmp"
     (torn / "training").mkdir(parents=True)
+    store.sweep()
+    assert names(tmp_path) == []
     store.write(8, saver(), {})
     assert names(tmp_path) == ["step-8"]
 
@@ -135,4 +153,66 @@ def test_a_person_may_name_the_run_or_the_checkpoint(store, tmp_path):
         find_checkpoint(tmp_path / "elsewhere", pytest.fail)
     (folder / "state.json").unlink()
     with pytest.raises(CheckpointError, match=r"state\.json is missing"):
+        read_checkpoint(folder)
+
+
+def test_a_damaged_newer_checkpoint_costs_no_whole_one(tmp_path):
+    store = CheckpointStore(tmp_path, keep=1, best=None)
+    store.write(3, saver(), {})
+    (tmp_path / "checkpoints" / "step-6").mkdir()
+    (tmp_path / "checkpoints" / "step-²").mkdir()
+    (tmp_path / "checkpoints" / "step-7").touch()
+    said: list[str] = []
+    assert store.last(said.append).step == 3
+    store.set_aside(3, said.append)
+    assert "renamed to damaged-step-6" in said[-1]
+    for step in (4, 5):
+        assert store.write(step, saver(), {}).exists()
+        assert store.last(pytest.fail).step == step
+
+
+def rewrite(folder: Path, name: str, change) -> None:
+    """Change a JSON file and make the manifest agree with it again."""
+    from rlinf_core.runs.checkpoint import _write_manifest
+
+    data = json.loads((folder / name).read_text())
+    (folder / name).write_text(json.dumps(change(data)))
+    if name != "manifest.json":
+        (folder / "manifest.json").unlink()
+        _write_manifest(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("manifest.json", lambda m: {**m, "format": 2}, "format 2, wanted 1; another version"),
+        ("manifest.json", lambda m: {**m, "files": []}, "digest"),
+        ("manifest.json", lambda m: [m], "holds a list"),
+        ("state.json", lambda s: {**s, "step": 99}, "of step 99"),
+        ("state.json", lambda s: {k: s[k] for k in s if k != "episode_counters"}, "counters None"),
+        ("state.json", lambda s: [s], "holds a list"),
+        ("run.json", lambda r: [], "holds a list"),
+    ],
+)
+def test_a_checkpoint_that_says_something_odd_is_passed_over(store, tmp_path, name, change, said):
+    store.write(1, saver(), {})
+    rewrite(store.write(2, saver(), {}), name, change)
+    heard: list[str] = []
+    assert store.last(heard.append).step == 1
+    assert said in heard[0]
+
+
+def test_a_manifest_may_not_list_files_elsewhere(store, tmp_path):
+    from rlinf_core.runs.checkpoint import _digest
+
+    folder = store.write(1, saver(), {})
+    outside = tmp_path / "outside"
+    outside.write_text("x")
+
+    def change(manifest):
+        files = {**manifest["files"], "../../outside": {"size": 1, "sha256": "0"}}
+        return {**manifest, "files": files, "digest": _digest(files)}
+
+    rewrite(folder, "manifest.json", change)
+    with pytest.raises(CheckpointError, match="no file of a checkpoint"):
         read_checkpoint(folder)

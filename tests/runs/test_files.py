@@ -46,3 +46,11 @@ def test_two_runs_cannot_share_a_folder(tmp_path):
         pass
     with locked(tmp_path):
         pass
+
+
+def test_a_place_that_cannot_be_written_is_a_wrong_request(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RequestError, match="cannot write"), locked(tmp_path / "file" / "run"):
+        pass
+    with pytest.raises(RequestError, match="choose another --output"):
+        choose_folder("q", tmp_path / ("x" * 300), resume=False)

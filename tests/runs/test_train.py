@@ -202,6 +202,42 @@ def test_plugins_hear_of_a_run_and_their_failure_changes_nothing(tiny, tmp_path,
     assert "rlinf_run_finished failed: RuntimeError: toys: done" in err
 
 
+def test_a_run_without_loggers_resumes(tiny, tmp_path):
+    train(load_run(tiny, ["steps=1", "loggers=[]"]), tmp_path / "run", resume=False)
+    result = train(load_run(tiny, ["steps=2", "loggers=[]"]), tmp_path / "run", resume=True)
+    assert (result.steps, result.metrics, result.curve) == (2, None, None)
+
+
+def test_checkpoints_none_of_which_is_whole_are_not_replaced(tiny, tmp_path):
+    result = train(load_run(tiny, ["steps=1"]), tmp_path / "run", resume=False)
+    (result.checkpoint / "state.json").unlink()
+    with pytest.raises(CheckpointError, match="none that is whole, and nothing is overwritten"):
+        train(load_run(tiny), tmp_path / "run", resume=True)
+    assert result.checkpoint.exists()
+
+
+def test_a_damaged_log_is_passed_over(tiny, tmp_path):
+    train(load_run(tiny, ["steps=1"]), tmp_path / "run", resume=False)
+    log = tmp_path / "run" / "metrics.jsonl"
+    odd = [
+        b"\xff\xfe",
+        b'{"step": Infinity}',
+        b'{"step": 1}',
+        b"[1]",
+        b'{"step": 1, "metrics": {}}',
+    ]
+    log.write_bytes(log.read_bytes() + b"\n".join(odd) + b'\n{"step": 2, "met')
+    result = train(load_run(tiny, ["steps=2"]), tmp_path / "run", resume=True)
+    assert result.curve.exists()
+    assert [line["step"] for line in metrics(tmp_path / "run")] == [1, 1, 2]
+
+
+def test_more_environments_than_before_start_anew(tiny, tmp_path):
+    train(load_run(tiny, ["steps=1"]), tmp_path / "run", resume=False)
+    result = train(load_run(tiny, ["steps=2", "collect.envs=6"]), tmp_path / "run", resume=True)
+    assert result.steps == 2
+
+
 # --- interruption and death -----------------------------------------------------------------------
 
 
@@ -304,8 +340,9 @@ def test_a_dead_simulator_process_ends_the_run_with_one_clear_error(small, tmp_p
 
 def test_a_checkpoint_that_does_not_fit_the_model_is_refused(tiny, tmp_path):
     train(load_run(tiny, ["steps=1"]), tmp_path / "run", resume=False)
-    with pytest.raises(WorkerFailed, match="training"):
+    with pytest.raises(WorkerFailed, match="training") as failure:
         train(load_run(tiny, ["model.hidden=[8]"]), tmp_path / "run", resume=True)
+    assert failure.value.exit_code == 2
 
 
 # --- evaluation -----------------------------------------------------------------------------------
@@ -408,6 +445,10 @@ def test_asking_for_more_episodes_than_there_are_states_is_a_wrong_request(tiny,
     code, _, err = finish(start("eval", tiny, *arguments))
     assert code == 2
     assert "at most 10" in err
+    arguments[-1] = "2"
+    code, _, err = finish(start("eval", tiny, *arguments, "model.activation=relu"))
+    assert code == 0
+    assert "model.activation was 'tanh' in the checkpoint; going on with 'relu'" in err
 
 
 # --- the command line -----------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -9,10 +11,11 @@ from rlinf_core import __version__
 from rlinf_core.builtin.config import DirectConfig
 from rlinf_core.data.batch import Batch
 from rlinf_core.data.outcomes import summary
-from rlinf_core.errors import WorkerFailed
+from rlinf_core.errors import SimulatorError, WorkerFailed
 from rlinf_core.protocols.runtime import WorkerSpec
 from rlinf_core.protocols.weight_transport import Layout
 from rlinf_core.runs.layout import served_by, share, stage_ids, stage_keys
+from rlinf_core.runs.workers.simulation import Stage
 from rlinf_core.runtime.inline import InlineRuntime
 from rlinf_core.specs import ComponentRef, Kind
 from rlinf_core.testing import SimulatorContract, ToyConfig, ToySimulator
@@ -312,3 +315,37 @@ def test_saved_episodes_of_another_layout_are_not_loaded(world, tmp_path):
     made.simulation.call("save", str(tmp_path)).wait()
     assert world(envs=4, stages=1).simulation.call("load", str(tmp_path)).wait() == [False]
     assert world(envs=4).simulation.call("load", str(tmp_path / "no")).wait() == [False]
+
+
+# --- broken contracts -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"reward": torch.zeros(2, 1, dtype=torch.float64)}, "reward is torch.float64; wanted"),
+        ({"valid": torch.ones(2, 1)}, "valid is torch.float32; wanted torch.bool"),
+        ({"success": None}, "success is NoneType"),
+        ({"terminated": torch.zeros(2, dtype=torch.bool)}, r"terminated has shape \[2\]; wanted"),
+        ({"obs": None}, "obs gave a NoneType; wanted a Batch of 2 rows"),
+        ({"valid": torch.zeros(2, 1, dtype=torch.bool)}, r"\[0, 1\] executed no step"),
+    ],
+)
+def test_a_simulator_that_breaks_its_contract_is_named_at_once(change, said):
+    class Broken(ToySimulator):
+        def step(self, actions):
+            return dataclasses.replace(super().step(actions), **change)
+
+    stage = Stage(Broken(ToyConfig(), stage_slots(2)), seed=0, group_size=1)
+    stage.greeting()
+    with pytest.raises(SimulatorError, match=said):
+        stage.step(torch.zeros(2, 1, 2))
+
+
+def test_a_simulator_whose_reset_gives_nothing_is_named_at_once():
+    class Broken(ToySimulator):
+        def reset(self, mask, states):
+            return None
+
+    with pytest.raises(SimulatorError, match=r"reset\(\) gave a NoneType"):
+        Stage(Broken(ToyConfig(), stage_slots(2)), seed=0, group_size=1).greeting()

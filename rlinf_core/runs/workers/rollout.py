@@ -10,8 +10,9 @@ from torch import Tensor
 from rlinf_core.data.batch import Batch
 from rlinf_core.data.draws import Draws
 from rlinf_core.data.trajectory import TrajectoryBuilder
+from rlinf_core.errors import BatchError
 from rlinf_core.plugins.resolve import resolve_ref
-from rlinf_core.protocols.policy import Mode
+from rlinf_core.protocols.policy import Act, Mode
 from rlinf_core.protocols.rollout_engine import RolloutEngine
 from rlinf_core.protocols.runtime import Channel
 from rlinf_core.protocols.simulator import Spaces
@@ -58,6 +59,7 @@ class RolloutWorker(Worker):
 
     def build(self, spaces: Spaces) -> None:
         """Make the policy."""
+        self._shape = (self._chunk, *spaces.action.shape)
         self._engine.build(
             policy_factory(self._model, self._model_config, spaces, self._chunk, self._seed)
         )
@@ -132,6 +134,7 @@ class RolloutWorker(Worker):
         numbers = torch.full_like(ids, step)  # [n]
         draws = Draws(self._seed, ids.tolist(), numbers.tolist())
         act = self._engine.act(message["obs"], draws, Mode.SAMPLE)
+        self._check(act, len(message))
         assert act.actions is not None
         builder.act(
             obs=message["obs"],
@@ -143,6 +146,18 @@ class RolloutWorker(Worker):
             version=torch.full_like(ids, self._engine.version),
         )
         return act.actions
+
+    def _check(self, act: Act, rows: int) -> None:
+        """Refuse an act that breaks the contract, before it spreads."""
+        wanted = (rows, *self._shape)
+        for name in ("actions", "logp", "replay"):
+            if getattr(act, name, None) is None:
+                raise BatchError(f"the model's act() gave no {name} in mode SAMPLE")
+        if act.actions is None or tuple(act.actions.shape) != wanted:
+            found = None if act.actions is None else list(act.actions.shape)
+            raise BatchError(
+                f"the model's act() gave actions of shape {found}; wanted {list(wanted)}, [N, C, A]"
+            )
 
     def _outcome(self, builder: TrajectoryBuilder, message: Batch) -> None:
         final_values = None

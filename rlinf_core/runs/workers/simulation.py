@@ -196,6 +196,8 @@ class Stage:
             )
         self._episode = [0] * len(self._ids)
         self._train = simulator.initial_states("train")
+        if len(self._train) == 0:
+            raise SimulatorError("the split 'train' has no initial states; wanted at least one")
         self._queues: list[list[StateId]] | None = None  # evaluation: states left per environment
         self._active = torch.ones(len(self._ids), dtype=torch.bool)  # [n]
         self._meter = EpisodeMeter(self._ids)
@@ -245,6 +247,12 @@ class Stage:
         """Execute a chunk [n, C, A] and start new episodes where old ones ended."""
         step = self.simulator.step(actions)
         _check(step, actions)
+        idle = (self._active & ~step.valid.any(dim=1)).nonzero().squeeze(-1).tolist()
+        if idle:
+            raise SimulatorError(
+                f"environments {[self._ids[row] for row in idle]} executed no step although their "
+                "episodes had not ended"
+            )
         finished = self._meter.add(
             step.reward, step.terminated, step.truncated, step.success, step.valid
         )
@@ -257,7 +265,9 @@ class Stage:
         }
         if bool((step.truncated & step.valid).any()):
             entries["final_obs"] = step.obs if step.final_obs is None else step.final_obs
-        if bool(ended.any()) and self._group_size == 1:  # a group waits for its last member
+        if self._group_size > 1:
+            self._active &= ~ended  # they wait for the next rollout
+        elif bool(ended.any()):
             for row in ended.nonzero().squeeze(-1).tolist():
                 self._episode[row] += 1
             if self.simulator.autoreset is Autoreset.DISABLED:
@@ -282,7 +292,7 @@ class Stage:
         self._active = (self._active & ~mask) | starts
         chosen = [state for state in states if state is not None]
         if chosen or self._obs is None:
-            self._obs = self.simulator.reset(starts, chosen)
+            self._obs = _observed(self.simulator.reset(starts, chosen), "reset()", len(self._ids))
         self._meter.begin(starts, [f"{state.split}/{state.index}" for state in chosen])
         self._touched &= ~mask
 
@@ -304,7 +314,7 @@ class Stage:
 
     def set_counters(self, counters: dict[int, int]) -> None:
         """Start over at these episodes."""
-        self._episode = [counters[i] for i in self._ids]
+        self._episode = [counters.get(i, 0) for i in self._ids]  # 0: an environment that is new
         self._obs = None
 
     def state_dict(self) -> dict[str, Any]:
@@ -342,6 +352,11 @@ class _Pictures:
             warnings.simplefilter("always")
             shown = [simulator.render() for simulator in self._simulators]
         parts = [part for part in shown if part is not None]
+        for part in parts:
+            if part.ndim != 4 or part.shape[3] != 3 or part.dtype != np.uint8:
+                raise SimulatorError(
+                    f"render() gave {part.dtype}{list(part.shape)}; wanted uint8[N, H, W, 3]"
+                )
         if len(parts) == len(shown):
             self._taken.append(np.concatenate(parts))
         else:
@@ -352,10 +367,34 @@ class _Pictures:
         return np.stack(self._taken) if self._taken and not self.note else None
 
 
+_OUTCOME = {
+    "reward": torch.float32,
+    "terminated": torch.bool,
+    "truncated": torch.bool,
+    "success": torch.bool,
+    "valid": torch.bool,
+}
+
+
 def _check(step: Step, actions: Tensor) -> None:
-    """Refuse a step whose shapes break the contract, before they spread."""
-    wanted = tuple(actions.shape[:2])
-    for name in ("reward", "terminated", "truncated", "success", "valid"):
-        got = tuple(getattr(step, name).shape)
-        if got != wanted:
-            raise SimulatorError(f"step().{name} has shape {got}; wanted [N, C] = {wanted}")
+    """Refuse a step that breaks the contract, before it spreads."""
+    if not isinstance(step, Step):
+        raise SimulatorError(f"step() gave a {type(step).__name__}; wanted a Step")
+    for name, dtype in _OUTCOME.items():
+        found = getattr(step, name)
+        if not isinstance(found, Tensor) or found.dtype != dtype:
+            kind = found.dtype if isinstance(found, Tensor) else type(found).__name__
+            raise SimulatorError(f"step().{name} is {kind}; wanted {dtype}")
+        if found.shape != actions.shape[:2]:
+            raise SimulatorError(
+                f"step().{name} has shape {list(found.shape)}; wanted [N, C] = "
+                f"{list(actions.shape[:2])}"
+            )
+    _observed(step.obs, "step().obs", len(actions))
+
+
+def _observed(obs: Batch, what: str, rows: int) -> Batch:
+    if not isinstance(obs, Batch) or len(obs) != rows:
+        found = f"{len(obs)} rows" if isinstance(obs, Batch) else f"a {type(obs).__name__}"
+        raise SimulatorError(f"{what} gave {found}; wanted a Batch of {rows} rows")
+    return obs

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rlinf_core.data.batch import Batch
 from rlinf_core.data.draws import stream_seed
+from rlinf_core.errors import RLInputError
 from rlinf_core.plugins.resolve import resolve_ref
 from rlinf_core.protocols.algorithm import Algorithm, Counts
 from rlinf_core.protocols.policy import Eval
@@ -93,7 +94,11 @@ class TrainingWorker(Worker):
             counts = self._counts(minibatch)
 
             def loss(micro: Batch, evaluation: Eval, counts: Counts = counts) -> Any:
-                return self._algorithm.loss(micro, evaluation, counts)
+                found, metrics = self._algorithm.loss(micro, evaluation, counts)
+                if not isinstance(found, Tensor) or found.ndim != 0:
+                    shape = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+                    raise RLInputError(f"the algorithm's loss is {shape}; wanted a scalar tensor")
+                return found, metrics
 
             metrics = self._backend.update(minibatch.split(self._microbatch_size), loss)
             history.append(dict(metrics))
