@@ -59,7 +59,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Check the core's types, strictly."""
-    install(session, "mypy>=1.14,<3", "-e", ".")
+    install(session, "mypy>=1.14,<3", *TEST_TOOLS, "-e", ".")
     session.run("mypy")
 
 

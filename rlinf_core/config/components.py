@@ -142,7 +142,8 @@ class Chooser:
             for key in given:
                 self._findings.add(join(path, key), f"no such option of {who}. {options(None)}")
             return None if given else Chosen(component, None)
-        config = check(model, given, path, who, self._findings)
+        with plugin_code(f"checking the options of {who} failed"):
+            config = check(model, given, path, who, self._findings)
         return None if config is None else Chosen(component, config)
 
     def _facts_of(self, chosen: Chosen) -> Facts:

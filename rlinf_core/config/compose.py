@@ -32,6 +32,9 @@ from rlinf_core.config.overrides import Assignment
 from rlinf_core.config.schema import SECTIONS
 from rlinf_core.errors import ConfigError, did_you_mean
 
+_NO_INTEGER = re.compile("Exceeds the limit|invalid literal for int")
+"""How Python begins to say that it cannot read an integer."""
+
 
 @dataclass
 class Composed:
@@ -66,7 +69,9 @@ def compose_run(path: Path, folders: Sequence[Path], assignments: list[Assignmen
         data, origins, values = _compose(path, search, assignments)
     if wrong := overrides.apply(data, values, origins):
         raise ConfigError(wrong)
-    data.setdefault("name", re.sub(r"[^A-Za-z0-9_.-]+", "-", path.stem).lstrip("-._") or "run")
+    data.setdefault(
+        "name", re.sub(r"[^A-Za-z0-9_.-]+", "-", path.stem).lstrip("-._")[:100] or "run"
+    )
     resolved, findings = resolve(data)
     return Composed(path, resolved, origins, findings)
 
@@ -110,6 +115,9 @@ def _readable(path: Path) -> Iterator[None]:
     except RecursionError as error:
         raise ConfigError([f"{shown(path)}: nests too deeply, or holds itself"]) from error
     except (ValueError, AssertionError) as error:  # hydra's, where it did not foresee a value
+        if _NO_INTEGER.match(str(error)):
+            text = f"{shown(path)}: one of its groups holds a number that cannot be read"
+            raise ConfigError([text]) from error
         wanted = "wanted a list of groups, such as [{model: mlp}]"
         raise ConfigError([f"{shown(path)}: defaults: {_first_line(error)}; {wanted}"]) from error
 

@@ -15,6 +15,9 @@ from rlinf_core.errors import ConfigError
 
 SUFFIX = ".yaml"
 
+TOO_MANY_DIGITS = "a number of more digits than can be read; put quotes around it if it is text"
+"""Of a number that Python refuses to read."""
+
 
 def read_lines(path: Path) -> dict[str, int]:
     """Return the line of every key and list item of a YAML file, by dotted path.
@@ -47,6 +50,8 @@ def read_lines(path: Path) -> dict[str, int]:
         lines[key] = line
     if twice:
         raise ConfigError(twice)
+    if wrong := [f"{name}:{line}: {key}: {text}" for key, line, text in _unread(root, "", ())]:
+        raise ConfigError(wrong)
     return lines
 
 
@@ -73,6 +78,31 @@ def _walk(node: yaml.Node, path: str, above: tuple[int, ...]) -> Iterator[tuple[
             below = join(path, index)
             yield below, _line(value)
             yield from _walk(value, below, above)
+
+
+def _unread(node: yaml.Node, path: str, above: tuple[int, ...]) -> Iterator[tuple[str, int, str]]:
+    """Yield where a value stands that looks like an integer to YAML and cannot be read as one."""
+    if id(node) in above:
+        return
+    above = (*above, id(node))
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield from _unread(key, join(path, "(a key)"), above)
+            yield from _unread(value, join(path, key.value), above)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield from _unread(value, join(path, index), above)
+    elif isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:int":
+        try:
+            yaml.constructor.SafeConstructor().construct_yaml_int(node)
+        except ValueError:
+            many = len(node.value) > 1000
+            found = (
+                f"found {TOO_MANY_DIGITS}"
+                if many
+                else f"found {node.value!r}, which looks like a number and is none"
+            )
+            yield path, _line(node), found
 
 
 def _line(node: yaml.Node) -> int:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from rlinf_core.config.origins import DEFAULT, Origins, has, join
+from rlinf_core.config.origins import DEFAULT, Origins, has, join, leaves
 from rlinf_core.errors import ConfigError, RequestError, did_you_mean
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -87,6 +87,11 @@ def check(model: type[Model], data: Any, path: str, what: str, findings: Finding
         what: whose options they are, such as ``the algorithm 'ppo' (from rlinf-plugin-ppo)``.
         findings: takes what is wrong.
     """
+    odd = [(where, text) for where, value in leaves(data) if (text := unsayable(where, value))]
+    if odd:  # JSON cannot say it, and pydantic would not say where it stands
+        for where, text in odd:
+            findings.add(join(path, where) if where else path, text)
+        return None
     try:
         # As JSON: there, strict still takes a list for a tuple and text for an enum or a path.
         return model.model_validate_json(json.dumps(data))
@@ -97,6 +102,16 @@ def check(model: type[Model], data: Any, path: str, what: str, findings: Finding
         for where, found in items.items():
             findings.add(join(path, where) if where else path, _sentence(model, where, found, what))
         return None
+
+
+def unsayable(path: str, value: Any) -> str:
+    """Return what is wrong with a value, or its name, that no option could take; else ``""``."""
+    if isinstance(value, int) and value.bit_length() > 1024:  # more than a float can hold
+        return f"found an integer of about {value.bit_length() * 3 // 10} digits, wanted fewer"
+    for text in (value, path):
+        if isinstance(text, str) and any("\ud800" <= letter <= "\udfff" for letter in text):
+            return f"found {text!r}, wanted text of whole characters (it holds half of a pair)"
+    return ""
 
 
 def options(model: type[BaseModel] | None) -> str:

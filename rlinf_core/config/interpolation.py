@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from rlinf_core.config.findings import unsayable
 from rlinf_core.config.origins import join
 from rlinf_core.config.schema import RunConfig
 
@@ -57,6 +58,9 @@ def _value(
         if not isinstance(value, _PLAIN):
             wanted = "wanted text, a number, true, false, null, a list or a mapping"
             findings.append((path, f"found {value!r}, {wanted}"))
+            return None
+        if text := unsayable("", value):
+            findings.append((path, text))
             return None
         return _plain(value, path, raw, findings)
     except (OmegaConfBaseException, RecursionError) as error:

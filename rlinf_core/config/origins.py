@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +59,16 @@ def has(data: Any, path: str) -> bool:
     for part in path.split("."):
         if isinstance(data, Mapping) and part in data:
             data = data[part]
-        elif isinstance(data, list | tuple) and part.isdecimal() and int(part) < len(data):
+        elif isinstance(data, list | tuple) and is_index(part, data):
             data = data[int(part)]
         else:
             return False
     return True
+
+
+def is_index(part: str, items: Sequence[Any]) -> bool:
+    """Return whether a part of a dotted path is the number of an item."""
+    return part.isdecimal() and len(part) < 10 and int(part) < len(items)
 
 
 def join(path: str, key: object) -> str:

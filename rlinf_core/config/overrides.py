@@ -1,8 +1,9 @@
 """Overrides from the command line: read with hydra's grammar, applied to plain data by us.
 
-``a.b=1`` sets, ``~a.b`` removes, and ``+a.b=1`` is the same as ``a.b=1``: a key that has a default
-need not stand in the file. Whether a key exists at all is for validation to say. A choice among
-the files of a group (``model=mlp``) is left to hydra; see :mod:`rlinf_core.config.compose`.
+``a.b=1`` sets, ``~a.b`` removes, and ``~a.b=1`` removes what is 1, as hydra has it. ``+a.b=1`` is
+the same as ``a.b=1``: a key that has a default need not stand in the file. Whether a key exists at
+all is for validation to say. A choice among the files of a group (``model=mlp``) is left to hydra;
+see :mod:`rlinf_core.config.compose`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
-from rlinf_core.config.origins import COMMAND_LINE, Origins, join
+from rlinf_core.config.files import TOO_MANY_DIGITS
+from rlinf_core.config.origins import COMMAND_LINE, Origins, is_index, join
 from rlinf_core.config.schema import SECTIONS, RunConfig, as_section
 from rlinf_core.errors import ConfigError
 
@@ -27,7 +29,7 @@ class Assignment:
     Args:
         text: as typed.
         key: dotted path of a value, or path of a group.
-        value: plain data; None where it removes.
+        value: plain data; where it removes, what must be there for that, or None for anything.
         removes: whether it removes rather than sets.
         grouped: whether it can only be about a group (``key@package=...``).
     """
@@ -57,6 +59,8 @@ def parse(overrides: Iterable[str]) -> list[Assignment]:
                 f"as collect.envs=8, with quotes around text that holds any of ,=:{{}}[]'\" "
                 f"({detail})"
             )
+        except ValueError:  # Python's own limit to the digits that it reads
+            findings.append(f"{COMMAND_LINE}: {_short(text)}: holds {TOO_MANY_DIGITS}")
         except ConfigError as error:
             findings += error.findings
     if findings:
@@ -112,7 +116,7 @@ def _apply(data: dict[str, Any], assignment: Assignment, origins: Origins) -> st
             return f"{path}: there is no such item in the list"
         node = _child(node, part)
     if assignment.removes:
-        return _remove(node, last, assignment.key, origins)
+        return _remove(node, last, assignment, origins)
     value = assignment.value
     old = _expanded(_child(node, last), assignment.key)
     if isinstance(old, dict) and isinstance(value, dict):
@@ -132,7 +136,7 @@ def _expanded(value: Any, path: str) -> Any:
 
 def _child(node: Any, part: str) -> Any:
     if isinstance(node, list):
-        return node[int(part)] if part.isdecimal() and int(part) < len(node) else None
+        return node[int(part)] if is_index(part, node) else None
     return node.get(part)
 
 
@@ -140,15 +144,25 @@ def _put(node: Any, part: str, value: Any) -> bool:
     if isinstance(node, dict):
         node[part] = value
         return True
-    if part.isdecimal() and int(part) < len(node):
+    if is_index(part, node):
         node[int(part)] = value
         return True
     return False
 
 
-def _remove(node: Any, part: str, key: str, origins: Origins) -> str:
+def _remove(node: Any, part: str, assignment: Assignment, origins: Origins) -> str:
+    key, wanted = assignment.key, assignment.value
     if not isinstance(node, dict) or part not in node:
         return "there is nothing to remove"
+    if wanted is not None and _expanded(node[part], key) != _expanded(wanted, key):
+        return (
+            f"{key} is {node[part]!r} and not {wanted!r}, so it is not removed; "
+            f"~{key} removes it whatever it is"
+        )
     del node[part]
     origins.forget(key)
     return ""
+
+
+def _short(text: str, limit: int = 60) -> str:
+    return repr(text if len(text) <= limit else f"{text[:limit]}...")

@@ -45,12 +45,18 @@ ALWAYS = frozenset({"cluster.runtime"})
 """The sections that everything needs, whatever else it needs."""
 
 
+MOST_ENVS, MOST_STEPS, MOST_CHUNK = 1_000_000, 1_000_000_000, 10_000
+"""Upper bounds, far above what anybody runs: they catch what would overflow later."""
+
+
 class Config(BaseModel):
     """Base of every component's options: frozen, no unknown keys, no silent conversion.
 
     A subclass declares fields with types, defaults and ranges, each followed by a docstring, in a
     module that imports no heavy library. Strict means that ``"3"`` is no integer and ``1`` no
-    boolean; an integer is still a number, and a YAML list becomes a tuple.
+    boolean; an integer is still a number, and a YAML list becomes a tuple. Numbers are finite; an
+    option that may be infinite says so with ``Field(allow_inf_nan=True)``. Give integers an upper
+    bound, too.
     """
 
     model_config = ConfigDict(
@@ -59,6 +65,7 @@ class Config(BaseModel):
         strict=True,
         use_attribute_docstrings=True,
         validate_default=True,
+        allow_inf_nan=False,
         ser_json_inf_nan="constants",
     )
 
@@ -89,37 +96,37 @@ Chosen = Annotated[Section, BeforeValidator(as_section)]
 class CollectConfig(Config):
     """How much experience one iteration collects."""
 
-    envs: int = Field(default=16, ge=1)
+    envs: int = Field(default=16, ge=1, le=MOST_ENVS)
     """Number of environments."""
-    steps: int = Field(default=100, ge=1)
+    steps: int = Field(default=100, ge=1, le=MOST_STEPS)
     """Steps per environment and iteration, each of one chunk of actions."""
-    stages: int = Field(default=1, ge=1)
+    stages: int = Field(default=1, ge=1, le=1_000)
     """Groups of environments that take turns, so that simulating and acting overlap."""
-    chunk: int = Field(default=1, ge=1)
+    chunk: int = Field(default=1, ge=1, le=MOST_CHUNK)
     """Actions per chunk."""
 
 
 class UpdateConfig(Config):
     """How an iteration's experience is used."""
 
-    epochs: int = Field(default=10, ge=1)
+    epochs: int = Field(default=10, ge=1, le=10_000)
     """Times that each row is used."""
-    minibatch_size: int = Field(default=400, ge=1)
+    minibatch_size: int = Field(default=400, ge=1, le=1_000_000_000)
     """Rows per optimizer step."""
-    microbatch_size: int | None = Field(default=None, ge=1)
+    microbatch_size: int | None = Field(default=None, ge=1, le=1_000_000_000)
     """Rows held in memory at a time; the whole minibatch if not given. Changes no number."""
 
 
 class EvaluationConfig(Config):
     """When and how a policy is evaluated."""
 
-    every: int = Field(default=0, ge=0)
+    every: int = Field(default=0, ge=0, le=MOST_STEPS)
     """Iterations between evaluations; 0 evaluates only after training."""
-    episodes: int = Field(default=100, ge=1)
+    episodes: int = Field(default=100, ge=1, le=1_000_000)
     """Number of episodes, each from an initial state of its own."""
     split: str = Field(default="test", min_length=1)
     """Which initial states of the simulator to start from."""
-    envs: int | None = Field(default=None, ge=1)
+    envs: int | None = Field(default=None, ge=1, le=MOST_ENVS)
     """Number of environments; that of ``collect`` if not given. Changes no number."""
     video: bool = True
     """Whether to record a video where the simulator can render."""
@@ -128,9 +135,9 @@ class EvaluationConfig(Config):
 class CheckpointConfig(Config):
     """What is kept on disk."""
 
-    every: int = Field(default=10, ge=0)
+    every: int = Field(default=10, ge=0, le=MOST_STEPS)
     """Iterations between checkpoints; 0 writes one only at the end."""
-    keep: int = Field(default=3, ge=1)
+    keep: int = Field(default=3, ge=1, le=10_000)
     """How many of the newest are kept."""
     best: str | None = "episode/success_once"
     """Metric whose highest value marks the checkpoint kept as best; null keeps none."""
@@ -161,11 +168,11 @@ class RunConfig(Config):
 
     run: Literal["embodied"] = "embodied"
     """Kind of run."""
-    name: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    name: str = Field(default="run", max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     """Name of the run; that of its file if not given."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Where all random numbers of the run come from."""
-    steps: int = Field(default=100, ge=1)
+    steps: int = Field(default=100, ge=1, le=MOST_STEPS)
     """Number of iterations."""
     simulator: Chosen | None = None
     """The world to act in."""

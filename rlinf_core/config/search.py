@@ -27,8 +27,9 @@ def find_run(run: str, folders: Iterable[Path]) -> Path | None:
     Raises:
         RequestError: it is a path to something that is no YAML file.
     """
-    path = Path(run).expanduser()
-    # os.path rather than pathlib: it says False, too, of names that no file could have.
+    # os.path rather than pathlib: it leaves a home that nobody has as it stands, and says False of
+    # names that no file could have.
+    path = Path(os.path.expanduser(run))
     if path.suffix == SUFFIX and os.path.isfile(path):
         return path.absolute()
     for folder in folders:

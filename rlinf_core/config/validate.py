@@ -22,6 +22,7 @@ from rlinf_core.config.overrides import parse
 from rlinf_core.config.schema import (
     ALWAYS,
     DEFAULTS,
+    MOST_CHUNK,
     REQUIRED,
     SECTIONS,
     UNREAD,
@@ -31,7 +32,7 @@ from rlinf_core.config.schema import (
 from rlinf_core.config.search import core_folders, find_run, unknown_run
 from rlinf_core.errors import RequestError
 from rlinf_core.plugins.manager import PluginManager
-from rlinf_core.plugins.resolve import Registry
+from rlinf_core.plugins.resolve import Registry, names_distribution
 from rlinf_core.plugins.settings import user_settings
 from rlinf_core.specs import Facts, Kind
 
@@ -181,7 +182,8 @@ def _check_plugins(config: RunConfig, plugins: PluginManager, findings: Findings
     installed = {record.distribution for record in plugins.records}
     for index, name in enumerate(config.plugins.enable):
         if canonicalize_name(name) not in installed:
-            findings.add(f"plugins.enable.{index}", f"{name} is not installed: pip install {name}")
+            advice = f": pip install {name}" if names_distribution(name) else ""
+            findings.add(f"plugins.enable.{index}", f"{name} is not installed{advice}")
     for key, distribution in config.plugins.prefer.items():
         kind, _, name = key.partition("/")
         try:
@@ -196,7 +198,8 @@ def _components(
     """Choose the components of every section that is needed."""
     cluster, collect = (_mapping(data, key) for key in ("cluster", "collect"))
     chunk = collect.get("chunk", 1)
-    chooser = Chooser(registry, findings, chunk if isinstance(chunk, int) else 1)
+    fits = isinstance(chunk, int) and 1 <= chunk <= MOST_CHUNK  # else its own finding comes later
+    chooser = Chooser(registry, findings, chunk if fits else 1)
     for path, kind in SECTIONS.items():
         holder, key = _holder(data, path)
         section = holder.get(key) if holder is not None else None

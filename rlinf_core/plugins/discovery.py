@@ -97,7 +97,9 @@ def package_folders(package: str) -> list[Path]:
     """Return the folders of a package, without importing it; empty where there is none."""
     try:
         spec = importlib.util.find_spec(package)
-    except (ImportError, ValueError, AttributeError):
+    except BaseException as error:  # looking for a package imports those that it lies in
+        if type(error) is KeyboardInterrupt:
+            raise
         return []
     return [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []
 

@@ -80,7 +80,9 @@ class PluginManager:
         for distribution in self._loaded:
             try:
                 self.call(distribution, hook, **arguments)
-            except Exception as error:
+            except BaseException as error:
+                if type(error) is KeyboardInterrupt:
+                    raise
                 failures.append(f"{distribution}: {hook} failed: {type(error).__name__}: {error}")
         return failures
 
@@ -237,13 +239,16 @@ def _component(loaded: _Loaded, hook: str, kind: Kind, item: Any) -> Component:
 
 @contextlib.contextmanager
 def _guard(phase: Phase, what: str) -> Iterator[None]:
-    """Turn whatever a plugin's code raises into a refusal, even an attempt to exit."""
+    """Turn whatever a plugin's code raises into a refusal, even an attempt to exit.
+
+    Only a plain ``KeyboardInterrupt`` passes: that is Ctrl-C. A subclass of it is the plugin's own.
+    """
     try:
         # What a plugin prints must not end up among the results of a command.
         with contextlib.redirect_stdout(sys.stderr):
             yield
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
+        if type(error) is KeyboardInterrupt:
+            raise
         text = f"{what}: {type(error).__name__}: {error}"
         raise _RefusedError(Status.BROKEN, phase, text) from error

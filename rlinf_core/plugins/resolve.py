@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
@@ -26,6 +27,9 @@ from rlinf_core.plugins.discovery import installed_version
 from rlinf_core.plugins.records import PREFIX, PluginRecord, Status
 from rlinf_core.plugins.settings import PluginSettings
 from rlinf_core.specs import Component, ComponentRef, Kind
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+"""What a distribution may be named."""
 
 
 class Registry:
@@ -66,6 +70,8 @@ class Registry:
         """
         given, _, bare = name.rpartition("/")
         because = ""
+        if "/" in name and not names_distribution(given):
+            raise self._unknown(kind, "", name, because)
         if not given:
             given, origin = self.settings.preferred(kind, bare)
             because = f" (plugins.prefer of {origin})" if given else ""
@@ -103,8 +109,12 @@ class Registry:
             f"{who} named {name!r}.{near} "
             f"Installed: {', '.join(c.qualified_name for c in there) or 'none of this kind'}."
         )
-        wanted = distribution or PREFIX + canonicalize_name(name)
-        if not near and wanted not in {record.distribution for record in self.records}:
+        wanted = distribution or (PREFIX + canonicalize_name(name) if _NAME.fullmatch(name) else "")
+        if (
+            not near
+            and names_distribution(wanted)
+            and wanted not in {record.distribution for record in self.records}
+        ):
             text += f" If its plugin is not installed: pip install {wanted}"
         if out := self.quarantined():
             shown = "".join(f"\n  {record.sentence}" for record in out)
@@ -134,7 +144,10 @@ def load(component: Component) -> Any:
     """Import a component's target and return it; see :meth:`Registry.load`."""
     who = describe(component)
     for module in component.spec.requires:
-        if not _importable(module):
+        # Looking for a module imports the packages that it lies in.
+        with plugin_code(f"{who} needs the module {module!r}, which cannot be looked for"):
+            there = _importable(module)
+        if not there:
             raise PluginError(
                 f"{who} needs the module {module!r}, which is not installed. "
                 f"Its plugin brings it: pip install --upgrade {component.distribution}"
@@ -173,13 +186,17 @@ def import_target(target: str, who: str) -> Any:
     with plugin_code(f"{who} cannot be imported from {module_name}"):
         value: Any = importlib.import_module(module_name)
     for name in path.split("."):
-        try:
-            value = getattr(value, name)
-        except AttributeError as error:
+        missing = None
+        with plugin_code(f"{who} cannot be taken from {module_name}"):
+            try:
+                value = getattr(value, name)  # a module may make its names when they are asked for
+            except AttributeError as error:
+                missing = error
+        if missing is not None:
             near = did_you_mean(name, dir(value))
             raise PluginError(
                 f"{who} names {target!r}, and there is no {name!r} in it.{near}"
-            ) from error
+            ) from missing
     return value
 
 
@@ -187,16 +204,23 @@ def import_target(target: str, who: str) -> Any:
 def plugin_code(what: str) -> Iterator[None]:
     """Turn whatever the code of a selected component raises into an error that shows it.
 
+    Only a plain ``KeyboardInterrupt`` passes: that is Ctrl-C. A subclass of it is the plugin's own.
+
     Raises:
         PluginError: from the original exception, with its traceback in the text.
     """
     try:
         yield
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:  # even SystemExit: a component must not end the command
+        if type(error) is KeyboardInterrupt:
+            raise
         shown = _indented("".join(traceback.format_exception(error)))
         raise PluginError(f"{what}: {type(error).__name__}: {error}\n{shown}") from error
+
+
+def names_distribution(name: str) -> bool:
+    """Return whether a distribution could be so named, and pip asked for it."""
+    return _NAME.fullmatch(name) is not None
 
 
 def with_article(kind: Kind) -> str:

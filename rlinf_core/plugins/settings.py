@@ -80,9 +80,9 @@ class PluginSettings:
 def user_file() -> Path:
     """Return where the user's own configuration lies, whether it exists or not."""
     if given := os.environ.get("RLINF_CONFIG"):
-        return Path(given).expanduser()
+        return Path(os.path.expanduser(given))  # pathlib raises where it knows no such home
     base = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(base) if base else Path.home() / ".config") / "rlinf" / "config.yaml"
+    return Path(base or os.path.expanduser("~/.config")) / "rlinf" / "config.yaml"
 
 
 def user_settings() -> PluginSettings:

@@ -8,6 +8,7 @@ from rlinf_core.config.validate import Run
 from rlinf_core.protocols.runtime import Runtime
 from rlinf_core.runs.checkpoint import Checkpoint
 from rlinf_core.runs.evaluation import Evaluation, Evaluator
+from rlinf_core.runs.interrupt import interrupt_on_signal
 from rlinf_core.runs.session import Session, open_runtime
 
 SECTIONS = {"simulator", "model", "rollout", "weights"}
@@ -25,7 +26,7 @@ def evaluate(run: Run, checkpoint: Checkpoint, video: Path | None) -> tuple[Eval
     Returns:
         The outcome, and why the video could not be made, or "".
     """
-    with open_runtime(run) as runtime:
+    with open_runtime(run) as runtime, interrupt_on_signal(runtime.interrupt):
         evaluator = _load(run, runtime, checkpoint)
         split = run.config.evaluation.split
         evaluation = evaluator.run(split, run.config.evaluation.episodes)

@@ -47,13 +47,31 @@ class StopRequest:
 def stop_on_signal(now: Callable[[], None], report: Callable[[str], None]) -> Iterator[StopRequest]:
     """Turn SIGINT and SIGTERM into a :class:`StopRequest` within the block."""
     request = StopRequest(now, report)
+    with _handled(request):
+        yield request
+
+
+@contextmanager
+def interrupt_on_signal(now: Callable[[], None]) -> Iterator[None]:
+    """Call ``now`` at the first SIGINT or SIGTERM within the block; a second ends the process."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        now()
+
+    with _handled(handle):
+        yield
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
-        yield request  # signals belong to the main thread; a caller elsewhere stops otherwise
+        yield  # signals belong to the main thread; a caller elsewhere stops otherwise
         return
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, request) for number in numbers]
+    before = [signal.signal(number, handler) for number in numbers]
     try:
-        yield request
+        yield
     finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
+        for number, old in zip(numbers, before, strict=True):
+            signal.signal(number, old)

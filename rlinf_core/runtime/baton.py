@@ -19,6 +19,20 @@ class Cancelled(BaseException):
     """Raised inside a waiting strand when its runtime closes."""
 
 
+_thread = threading.local()
+"""The baton that each worker's thread belongs to."""
+
+
+def raise_if_cancelled() -> None:
+    """Raise :class:`Cancelled` where the calling worker, or its driver, is to stop right now.
+
+    For a wait that no baton sees, such as one for another process. Does nothing in other threads.
+    """
+    baton: Baton | None = getattr(_thread, "baton", None)
+    if baton is not None and (baton.strand.cancelled or baton.driver.cancelled):
+        raise Cancelled
+
+
 class Strand:
     """One participant: what it waits for, and the lock on which its thread sleeps."""
 
@@ -55,7 +69,7 @@ class Baton:
         def run() -> None:
             strand.turn.acquire()
             strand.ready = None
-            self._here.strand = strand
+            self._here.strand, _thread.baton = strand, self
             try:
                 if strand.cancelled is None:
                     body()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import select
 import socket
 import struct
 from collections.abc import Sequence
@@ -26,8 +27,17 @@ class Connection:
     def send(self, message: object, fds: Sequence[int] = ()) -> None:
         """Send one message. Raises ``OSError`` where the other end is gone."""
         payload = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-        socket.send_fds(self._socket, [struct.pack("!Q", len(payload))], list(fds))
-        self._socket.sendall(payload)
+        head = struct.pack("!Q", len(payload))
+        # in one piece, so that who is stopped meanwhile leaves no half of a small message behind
+        sent = socket.send_fds(self._socket, [head, payload], list(fds))
+        if sent < len(head) + len(payload):
+            self._socket.sendall((head + payload)[sent:])
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether a message, or the end, comes within ``seconds``."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(1000 * max(seconds, 0.0)))
 
     def receive(self) -> Any:
         """Wait for one message. Raises ``EOFError`` where the other end is gone."""

@@ -37,7 +37,7 @@ _ONE_THREAD = dict.fromkeys(
 _LARGEST = 32_768  # a longer variable travels by socket: Linux refuses to exec with one > 128 KiB
 _DRIVERS = (signal.SIGINT, signal.SIGTERM)
 """Signals that a terminal or a batch system sends to a whole group: the driver's to answer."""
-_GRACE = 2.0  # seconds that children get to end by themselves
+_GRACE = 2.0  # seconds that children get to end by themselves, and a zygote to answer
 
 
 class Child(Connection):
@@ -133,6 +133,7 @@ class Zygote:
                 stderr=subprocess.STDOUT,
             )
         self._control, self._lock = Connection(ours), threading.Lock()
+        self._deaf = False  # whether the last question had no answer
         self._tail: deque[bytes] = deque(maxlen=40)
         pump = threading.Thread(target=_pump, args=(self._process.stdout, self._tail), daemon=True)
         pump.start()
@@ -168,11 +169,17 @@ class Zygote:
         return child
 
     def exit_status(self, pid: int, timeout: float = 0.0) -> int | None:
-        """Return a child's exit status, waiting up to ``timeout`` seconds; None: it still runs."""
+        """Return a child's exit status within ``timeout`` seconds; None: it runs, or who knows."""
         with self._lock, contextlib.suppress(OSError, EOFError):
-            self._control.send(("status", pid, timeout))
-            status: int | None = self._control.receive()
-            return status
+            question = (pid, time.monotonic())
+            self._control.send(("status", question, timeout))
+            deadline = question[1] + timeout + (_GRACE / 20 if self._deaf else _GRACE)
+            self._deaf = True
+            while self._control.wait(deadline - time.monotonic()):
+                about, status = self._control.receive()
+                if about == question:  # else it answers, late, what was asked before
+                    self._deaf = False
+                    return status  # type: ignore[no-any-return]
         return None
 
     @property
@@ -185,7 +192,7 @@ class Zygote:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(0.5)  # its socket closes a moment before it ends
         if self.alive:
-            return "its zygote runs"
+            return "its zygote does not answer" if self._deaf else "its zygote runs"
         return f"its zygote ended with status {self._process.returncode}"
 
     def stderr_tail(self) -> str:
@@ -240,8 +247,8 @@ def serve(fd: int) -> NoReturn:
             if verb == "fork":
                 _fork(control, failure, subject)
             else:
-                _wait([subject], timeout)
-                control.send(_statuses.get(subject))
+                _wait([subject[0]], timeout)
+                control.send((subject, _statuses.get(subject[0])))
     _wait(list(_statuses), _GRACE)
     for pid, status in list(_statuses.items()):
         if status is None:

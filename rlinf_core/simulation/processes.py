@@ -22,6 +22,7 @@ from torch import Tensor
 from rlinf_core.data.batch import Batch
 from rlinf_core.errors import RuntimeFailure, SimulatorError, did_you_mean
 from rlinf_core.protocols.simulator import Autoreset, EnvSlots, Spaces, StateId, Step
+from rlinf_core.runtime.baton import raise_if_cancelled
 from rlinf_core.runtime.zygote import Child
 from rlinf_core.simulation.environment import Assignment, Fault
 from rlinf_core.simulation.layout import OUTCOMES, fields, shares, to_arrays, to_tensors
@@ -31,6 +32,7 @@ from rlinf_core.simulation.zygotes import borrow, give_back
 
 _SERVE = "rlinf_core.simulation.environment:serve"
 _GRACE = 2.0  # seconds that children get to end by themselves
+_SLICE = 0.5  # seconds between two looks at whether the run is to stop right now
 
 
 class ProcessSimulator:
@@ -236,7 +238,9 @@ class ProcessSimulator:
             for k in processes:
                 waiting.register(self._children[k], selectors.EVENT_READ, k)
             while waiting.get_map():
-                ready = waiting.select(max(deadline - time.monotonic(), 0.001))
+                raise_if_cancelled()
+                left = deadline - time.monotonic()
+                ready = waiting.select(min(max(left, 0.001), _SLICE))
                 for key, _ in ready:
                     waiting.unregister(key.fileobj)
                     with self._blaming(key.data, verb):
@@ -247,7 +251,7 @@ class ProcessSimulator:
                             + answer.traceback.rstrip()
                         )
                     yield key.data, answer
-                if not ready:
+                if not ready and left <= _SLICE:
                     late = next(iter(waiting.get_map().values())).data
                     with self._blaming(late, verb):
                         raise RuntimeFailure(f"no answer in {self._timeout} s")

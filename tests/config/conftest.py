@@ -62,7 +62,7 @@ def rlinf_configs():
 CONFIG = '''
 import enum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 from rlinf_core.api import Config
 
@@ -70,7 +70,7 @@ class WorldConfig(Config):
     """A world."""
     horizon: int = Field(default=10, ge=1)
     """Steps."""
-    size: float = 1.0
+    size: float = Field(default=1.0, allow_inf_nan=True)
     """Size."""
     secret: str = ""
     """Secret."""
@@ -78,6 +78,18 @@ class WorldConfig(Config):
     """Whether the facts fail."""
     value: bool | None = None
     """A level of the model's capability VALUE to claim."""
+
+    any: Any = None
+    """Anything."""
+    breaks: int = 0
+    """Whose check fails with anything but 0."""
+
+    @field_validator("breaks")
+    @classmethod
+    def _break(cls, number: int) -> int:
+        if number:
+            raise type("Stop", (KeyboardInterrupt,), {})("zoo")
+        return number
 
 class Precision(enum.Enum):
     LOW = "low"

@@ -267,6 +267,8 @@ def test_plain_data_holds_every_default_and_can_be_loaded_again(load, refuse):
         "secret": "",
         "crash": False,
         "value": None,
+        "any": None,
+        "breaks": 0,
     }
     assert plain["model"]["precision"] == "high"
     assert plain["loggers"] == [{"name": "zoo-log", "every": 3}]

@@ -138,3 +138,41 @@ def test_all_overrides_that_are_wrong_are_named_at_once():
 def test_overrides_that_no_terminal_would_send(write, refuse, text):
     write(run="simulator: zoo-world\nmodel: zoo-critic\nalgorithm: zoo-a2c\ntraining: zoo-sgd\n")
     assert refuse(text)
+
+
+@pytest.mark.parametrize("text", ["any.key=" + "9" * 5000, "a=[" + "9" * 5000 + "]"])
+def test_numbers_of_too_many_digits(text):
+    with pytest.raises(ConfigError) as caught:
+        parse([text, "b=1,2"])
+    assert len(caught.value.findings) == 2
+    assert "holds a number of more digits than can be read" in caught.value.findings[0]
+    assert len(caught.value.findings[0]) < 300
+
+
+def test_an_item_of_too_many_digits_is_none_of_the_list(refuse, write):
+    key = "loggers." + "9" * 5000
+    (finding,) = apply({"loggers": [1]}, parse([f"{key}=x"]), Origins())
+    assert finding.endswith("there is no such item in the list")
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ({"seed": 7}, "~seed=7"),
+        ({"l": [1, "x"]}, "~l=[1,x]"),
+        ({"model": {"name": "mlp"}}, "~model=mlp"),
+        ({"seed": 7}, "~seed"),
+    ],
+)
+def test_what_has_the_value_that_was_given_is_removed(data, text):
+    assert applied(data, text)[0] == {}
+
+
+def test_what_has_another_value_is_not_removed():
+    data = {"seed": 7}
+    (finding,) = apply(data, parse(["~seed=1"]), Origins())
+    assert finding == (
+        "command line: ~seed=1: seed is 7 and not 1, so it is not removed; "
+        "~seed removes it whatever it is"
+    )
+    assert data == {"seed": 7}

@@ -341,3 +341,110 @@ def test_two_plugins_with_one_name_and_a_preference(site, load, refuse):
     assert run.components["algorithm"].component.distribution == "rlinf-plugin-zoo"
     (line,) = refuse("plugins.prefer={algorithm/zoo-a2c: rlinf-plugin-zoo-twin}", "seed=1")[:1]
     assert "rlinf-plugin-zoo-twin (plugins.prefer of run.yaml and the command line)" in line
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
+def test_numbers_are_finite_unless_an_option_says_otherwise(load, refuse, value):
+    (line,) = refuse(f"training.learning_rate={value}")
+    assert line == (
+        f"command line: training.learning_rate: found {value}, wanted a finite number, for {SGD}"
+    )
+    assert load(f"simulator.any={value}", f"simulator.size={value}")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "steps",
+        "seed",
+        "collect.envs",
+        "collect.steps",
+        "collect.stages",
+        "collect.chunk",
+        "update.epochs",
+        "update.minibatch_size",
+        "update.microbatch_size",
+        "evaluation.every",
+        "evaluation.episodes",
+        "evaluation.envs",
+        "checkpoint.every",
+        "checkpoint.keep",
+    ],
+)
+def test_integers_have_an_upper_bound(refuse, option):
+    (line,) = refuse(f"{option}={10**23}")
+    assert f"{option}: found {10**23}, wanted a number less than" in line
+
+
+def test_names_have_a_length(load, refuse, write):
+    assert "wanted a string to have at most 100" in refuse(f"name={'x' * 101}")[0]
+    write(**{"x" * 150: RUN})
+    assert load(run=f"{'x' * 150}.yaml").config.name == "x" * 100
+
+
+HEX = "0x" + "f" * 9000
+
+
+@pytest.mark.parametrize(
+    ("text", "finding"),
+    [
+        ("seed: " + "9" * 5000, "run.yaml:7: seed: found a number of more digits than can be read"),
+        ("collect: {envs: 0x_}", "run.yaml:7: collect.envs: found '0x_', which looks like a num"),
+        (f"seed: {HEX}", "run.yaml:7: seed: found an integer of about 10800 digits, wanted fewer"),
+        (f"loggers: [{HEX}]", "run.yaml:7: loggers.0: found an integer of about 10800 digits"),
+        (f"collect: {{chunk: {HEX}}}", "run.yaml:7: collect.chunk: found an integer of about"),
+    ],
+)
+def test_numbers_in_a_file_that_are_too_long(write, refuse, text, finding):
+    write(run=RUN + text + "\n")
+    line, *_ = refuse()
+    assert line.startswith(finding)
+    assert len(line) < 400
+
+
+def test_numbers_in_a_group_that_are_too_long(write, refuse):
+    write(run="defaults: [{model: large}]\n" + RUN.replace("model: zoo-critic\n", ""))
+    write(model__large=f"name: zoo-critic\nhidden: [{'9' * 5000}]\n")
+    assert refuse() == ["run.yaml: one of its groups holds a number that cannot be read"]
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('simulator: {name: zoo-world, secret: "a\\ud800"}', "simulator.secret"),
+        ('simulator: {name: zoo-world, any: {x: ["a\\ud800"]}}', "simulator.any.x.0"),
+        ('simulator: zoo-world\ncheckpoint: {best: "a\\ud800"}', "checkpoint.best"),
+        ('simulator: zoo-world\nloggers: ["a\\ud800"]', "loggers.0"),
+    ],
+)
+def test_half_a_character_is_named_by_its_path(write, refuse, text, path):
+    write(run=RUN.replace("simulator: zoo-world", text))
+    line, *_ = refuse()
+    assert f": {path}: found 'a\\ud800', wanted text of whole characters" in line
+    assert "zoo-critic" not in line
+
+
+def test_half_a_character_in_a_key_is_named_by_its_path(write, refuse):
+    write(run=RUN.replace("zoo-world", '{name: zoo-world, any: {"a\\ud800": 3}}'))
+    (line,) = refuse()
+    assert "found 'any.a\\ud800', wanted text of whole characters" in line
+
+
+def test_a_check_of_options_that_fails_shows_the_plugins_own_traceback(load):
+    with pytest.raises(PluginError, match="Stop: zoo") as caught:
+        load("simulator.breaks=1")
+    assert "checking the options of the simulator 'zoo-world'" in str(caught.value)
+
+
+@pytest.mark.parametrize("run", ["~nosuchuser", "~nosuchuser/x.yaml", "~seed=1"])
+def test_a_run_in_a_home_that_nobody_has(refuse, run):
+    assert refuse(run=run)[0].startswith(f"there is no run {run!r}: no such file")
+
+
+def test_what_is_no_name_is_nothing_to_install(refuse):
+    (line,) = refuse("plugins.enable=['/etc']")
+    assert line.endswith("plugins.enable.0: /etc is not installed")
+    for name in ("/etc/passwd", "../x"):
+        (line,) = refuse(f"model={name}")
+        assert f"no plugin provides a model named {name!r}" in line
+        assert "pip install" not in line

@@ -297,3 +297,31 @@ def test_settings_of_a_later_layer_win():
     assert "plugins.disable of run names a;" in settings.why_disabled("a")
     assert "plugins.disable of user names every plugin;" in settings.why_disabled("c")
     assert settings.why_disabled("rlinf-core") == ""
+
+
+OWN_INTERRUPT = "class Stop(KeyboardInterrupt): pass\nraise Stop('zoo')\n"
+
+
+def test_an_interrupt_of_a_plugins_own_is_a_fault_of_the_plugin(site):
+    site.add("rlinf-plugin-zoo-stop", OWN_INTERRUPT)
+    record = record_of(PluginManager(), "rlinf-plugin-zoo-stop")
+    assert (record.status, record.phase) == (Status.BROKEN, Phase.IMPORT)
+    assert "Stop: zoo" in record.error
+
+
+def test_a_package_of_configs_that_cannot_be_looked_for(site):
+    hook = "@hookimpl\ndef rlinf_configs():\n    return ['rlinf_plugin_zoo_stop.sub.configs']\n"
+    files = {"sub/__init__.py": OWN_INTERRUPT, "sub/configs/a.yaml": "{}"}
+    site.add("rlinf-plugin-zoo-stop", GOOD + hook, files=files)
+    record = record_of(PluginManager(), "rlinf-plugin-zoo-stop")
+    assert (record.status, record.phase) == (Status.BROKEN, Phase.SPECS)
+
+
+def test_a_side_effect_that_interrupts_itself_stops_nothing(site):
+    hook = (
+        "class Stop(KeyboardInterrupt): pass\n"
+        "@hookimpl\ndef rlinf_run_finished(run, outcome):\n    raise Stop('zoo')\n"
+    )
+    site.add("rlinf-plugin-zoo-stop", GOOD + hook)
+    failures = PluginManager().notify("rlinf_run_finished", run=None, outcome=None)
+    assert failures == ["rlinf-plugin-zoo-stop: rlinf_run_finished failed: Stop: zoo"]

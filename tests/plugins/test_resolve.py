@@ -203,3 +203,30 @@ def test_every_error_of_a_name_is_a_wrong_request():
     for kind in (UnknownComponentError, AmbiguousComponentError, PluginError):
         assert issubclass(kind, RequestError)
         assert kind.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("target", "requires", "files"),
+    [
+        ("rlinf_plugin_zoo_load.code:Code", (), {"code.py": "{stop}"}),
+        ("rlinf_plugin_zoo_load.code:Code", (), {"code.py": "def __getattr__(name): {stop}"}),
+        ("json:loads", ("rlinf_plugin_zoo_load.sub.x",), {"sub/__init__.py": "{stop}"}),
+    ],
+)
+def test_an_interrupt_of_a_components_own_is_its_fault(site, target, requires, files):
+    stop = "raise type('Stop', (KeyboardInterrupt,), {})('zoo')"
+    files = {name: text.replace("{stop}", stop) for name, text in files.items()}
+    source = SPEC.format(target=target, requires=requires)
+    site.add("rlinf-plugin-zoo-load", source, files=files)
+    registry = PluginManager().registry
+    with pytest.raises(PluginError, match="Stop: zoo"):
+        load(registry.component(ALGORITHM, "zoo"))
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../x", "./zoo-a", "/zoo-a", "a/b/zoo-a", "x y"])
+def test_what_can_be_no_name_of_a_distribution_is_nothing_to_install(site, name):
+    site.add("rlinf-plugin-zoo-one", provides="zoo-a")
+    with pytest.raises(UnknownComponentError) as caught:
+        PluginManager().registry.component(ALGORITHM, name)
+    assert str(caught.value).startswith(f"no plugin provides an algorithm named {name!r}.")
+    assert "pip install" not in str(caught.value)

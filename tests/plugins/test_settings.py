@@ -89,3 +89,9 @@ def test_all_findings_of_a_section_come_at_once():
     with pytest.raises(ConfigError) as caught:
         read_layer("run.yaml", {"x": 1, "enable": 2, "prefer": 3})
     assert len(caught.value.findings) == 3
+
+
+def test_a_home_that_nobody_has(monkeypatch):
+    monkeypatch.setenv("RLINF_CONFIG", "~nosuchuser/x.yaml")
+    with pytest.raises(ConfigError, match="names ~nosuchuser/x.yaml, and there is no such file"):
+        user_settings()

@@ -376,6 +376,19 @@ def test_case_k03_evaluation_needs_no_training_section(small, tmp_path):
         load_run(str(path))
 
 
+def test_ctrl_c_ends_an_evaluation_at_once_and_leaves_no_process(small, tmp_path):
+    train(load_run(small, ["steps=1"]), tmp_path / "run", resume=False)
+    long = ["simulator.max_episode_steps=500", "evaluation.episodes=100", "evaluation.envs=1"]
+    process = start("eval", small, "--checkpoint", str(tmp_path / "run"), *long)
+    wait_for(lambda: len(members(process.pid)) >= 3)  # the zygote and a simulator
+    time.sleep(0.5)
+    os.killpg(process.pid, signal.SIGINT)
+    code, out, err = finish(process)
+    assert (code, out) == (130, "")
+    assert "Traceback" not in err
+    wait_for(lambda: members(process.pid) == [], 5)
+
+
 def test_evaluating_during_a_run_leaves_its_training_alone(tiny, tmp_path):
     alone = train(load_run(tiny, ["steps=2"]), tmp_path / "a", resume=False)
     watched = train(load_run(tiny, ["steps=2", "evaluation.every=1"]), tmp_path / "b", resume=False)

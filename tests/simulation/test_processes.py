@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +20,10 @@ from gymnasium import spaces
 from torch import Tensor
 
 from rlinf_core.errors import SimulatorError
+from rlinf_core.protocols.runtime import WorkerSpec
 from rlinf_core.protocols.simulator import EnvSlots, Spaces, StateId, Step
+from rlinf_core.runtime.inline import InlineRuntime
+from rlinf_core.runtime.worker import Place, Worker
 from rlinf_core.simulation import ProcessSimulator
 from rlinf_core.testing import SimulatorContract
 
@@ -297,6 +301,57 @@ def test_case_r02_a_killed_process_is_noticed_while_others_work(make: Make) -> N
     with pytest.raises(SimulatorError, match=r"environments \[10, 11\] failed in step.*SIGKILL"):
         simulator.step(act(4))
     assert time.monotonic() - start < 2
+
+
+class Stepping(Worker):
+    """Steps a simulator for ever, as one of a run does."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self.simulator = make_counting(EnvSlots((0, 1, 2, 3), seed=0))
+
+    def start(self) -> list[int]:
+        self.simulator.reset(everyone(4), states(0, 1, 2, 3))
+        zygote = self.simulator._zygote._process.pid
+        return [zygote, *(child.pid for child in self.simulator._children)]
+
+    def step(self) -> None:
+        while True:
+            self.simulator.step(act(4))
+
+    def close(self) -> None:
+        self.simulator.close()
+
+
+def test_an_interrupt_ends_a_run_whose_simulator_is_stuck() -> None:
+    runtime = InlineRuntime()
+    group = runtime.launch(WorkerSpec("simulation", f"{__name__}:Stepping"))
+    [pids] = group.call("start").wait()
+    os.kill(pids[1], signal.SIGSTOP)
+    relief = threading.Timer(20.0, os.kill, (pids[1], signal.SIGKILL))
+    timers = [threading.Timer(1.0, runtime.interrupt), relief]
+    for timer in timers:
+        timer.start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        group.call("step").wait()
+    assert time.monotonic() - start < 8
+    runtime.close()
+    assert time.monotonic() - start < 10
+    relief.cancel()
+    assert not any(Path(f"/proc/{pid}/exe").exists() for pid in pids)
+    assert runtime.failure is None
+
+
+def test_a_process_that_answers_after_a_while_is_waited_for(make: Make) -> None:
+    simulator = make(2, 1)
+    simulator.reset(everyone(2), states(0, 1))
+    pid = simulator._children[0].pid
+    os.kill(pid, signal.SIGSTOP)
+    relief = threading.Timer(1.2, os.kill, (pid, signal.SIGCONT))  # more than two looks at a stop
+    relief.start()
+    assert simulator.step(act(2)).valid.all()
+    relief.join()
 
 
 def test_close_may_come_twice_and_ends_everything(make: Make) -> None:

@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -209,3 +211,58 @@ def test_a_killed_zygote_takes_its_children_along(zygote: Zygote) -> None:
     assert gone(child.pid)
     with pytest.raises(RuntimeFailure, match="its zygote ended with status -9"):
         child.receive()
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """Stop a process within the block, for 20 s at most."""
+    os.kill(pid, signal.SIGSTOP)
+    relief = threading.Timer(20.0, os.kill, (pid, signal.SIGCONT))
+    relief.start()
+    try:
+        yield
+    finally:
+        relief.cancel()
+        relief.join()
+
+
+def test_a_stopped_zygote_holds_up_neither_the_end_of_its_children_nor_its_own(
+    zygote: Zygote,
+) -> None:
+    children = [zygote.fork("simulation_toys:sleep") for _ in range(4)]
+    for child in children:
+        child.receive()
+    with stopped(zygote._process.pid):
+        start = time.monotonic()
+        for child in children:
+            child.end(timeout=0.1)
+        assert time.monotonic() - start < 5
+        assert zygote.condition() == "its zygote does not answer"
+        assert all(gone(child.pid) for child in children)
+        zygote.close()
+        assert time.monotonic() - start < 15
+        assert not zygote.alive
+
+
+def test_the_death_of_a_child_of_a_stopped_zygote_is_told(zygote: Zygote) -> None:
+    child = zygote.fork("simulation_toys:sleep")
+    child.receive()
+    with stopped(zygote._process.pid):
+        start = time.monotonic()
+        os.kill(child.pid, signal.SIGKILL)
+        with pytest.raises(RuntimeFailure, match="went away.*its zygote does not answer"):
+            child.receive()
+        assert time.monotonic() - start < 10
+        zygote.close()
+
+
+def test_a_late_answer_is_not_taken_for_that_to_another_question(zygote: Zygote) -> None:
+    running, ended = zygote.fork("simulation_toys:sleep"), zygote.fork("simulation_toys:leave")
+    running.receive()
+    with pytest.raises(RuntimeFailure, match="left 7"):
+        ended.receive()
+    with stopped(zygote._process.pid):
+        assert ended.exit_status() is None
+        os.kill(zygote._process.pid, signal.SIGCONT)
+    assert running.exit_status(0.2) is None
+    assert ended.exit_status(2.0) == 7

@@ -12,7 +12,7 @@ from rlinf_core.api import Config
 class GRPOConfig(Config):
     """Group relative policy optimisation, without a critic."""
 
-    group_size: int = 8
+    group_size: int = Field(default=8, le=1_000_000)
     """Consecutive environments that start from one initial state and are compared with one
     another; at least 2."""
 
@@ -20,10 +20,10 @@ class GRPOConfig(Config):
     """Divide by the standard deviation of the group's scores, as in GRPO; false only subtracts
     their mean, as in Dr. GRPO."""
 
-    group_reward_min: float | None = Field(default=None, allow_inf_nan=False)
+    group_reward_min: float | None = None
     """Groups whose mean score is below this are left out, as too hard; null leaves none out."""
 
-    group_reward_max: float | None = Field(default=None, allow_inf_nan=False)
+    group_reward_max: float | None = None
     """Groups whose mean score is above this are left out, as too easy; null leaves none out."""
 
     aggregation: Literal["episode", "decision"] = "episode"

@@ -26,7 +26,7 @@ class GymnasiumConfig(Config):
     kwargs: dict[str, Any] = Field(default={})
     """What the environment, or the factory, is made with besides."""
 
-    max_episode_steps: int | None = Field(default=None, ge=1)
+    max_episode_steps: int | None = Field(default=None, ge=1, le=1_000_000_000)
     """Steps after which an episode is truncated; null means as the id is registered."""
 
     vectorization: Literal["sync", "async", "vector_entry_point"] | None = None
@@ -37,13 +37,13 @@ class GymnasiumConfig(Config):
     """Key of a step's ``info`` that says whether the task counts as solved, such as "success" or
     "is_success". Without this or ``success_reward`` a run reports no success."""
 
-    success_reward: float | None = Field(default=None, allow_inf_nan=False)
+    success_reward: float | None = None
     """Instead of a key: a step counts as solved if its reward is at least this."""
 
-    train_states: int = Field(default=1_000_000, ge=1)
+    train_states: int = Field(default=1_000_000, ge=1, le=1_000_000_000)
     """Number of initial states to train on; a state is a seed, so many cost nothing."""
 
-    test_states: int = Field(default=100, ge=1)
+    test_states: int = Field(default=100, ge=1, le=1_000_000_000)
     """Number of initial states to evaluate on; none of them is a training state."""
 
     seed_bits: int = Field(default=64, ge=16, le=64)

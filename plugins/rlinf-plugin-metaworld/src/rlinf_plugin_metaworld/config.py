@@ -39,13 +39,13 @@ class MetaWorldConfig(Config):
     max_episode_steps: int = Field(default=500, ge=1, le=500)
     """Steps after which an episode is truncated. Meta-World itself allows 500."""
 
-    processes: int | None = Field(default=None, ge=1)
+    processes: int | None = Field(default=None, ge=1, le=1024)
     """Processes that share the environments. By default one per processor."""
 
-    train_states: int = Field(default=1_000_000, ge=1)
+    train_states: int = Field(default=1_000_000, ge=1, le=1_000_000_000)
     """Number of initial states to train on; they are made when needed, so many cost nothing."""
 
-    test_states: int = Field(default=100, ge=1)
+    test_states: int = Field(default=100, ge=1, le=1_000_000_000)
     """Number of initial states to evaluate on; none of them is a training state."""
 
     camera: str = "corner4"

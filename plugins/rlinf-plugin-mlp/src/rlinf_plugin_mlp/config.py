@@ -8,7 +8,7 @@ from pydantic import Field
 
 from rlinf_core.api import Config
 
-Width = Annotated[int, Field(ge=1)]
+Width = Annotated[int, Field(ge=1, le=65_536)]
 
 
 class MLPConfig(Config):

@@ -15,10 +15,10 @@ class TensorBoardConfig(Config):
     folder: str = "tensorboard"
     """Where to write, below the run's folder."""
 
-    video_frames: int = Field(default=100, ge=1)
+    video_frames: int = Field(default=100, ge=1, le=10_000)
     """Most pictures of a video that are kept, evenly spread over it."""
 
-    video_width: int = Field(default=480, ge=16)
+    video_width: int = Field(default=480, ge=16, le=65_536)
     """Widest picture of a video, in pixels; wider ones are made smaller."""
 
     @field_validator("folder")

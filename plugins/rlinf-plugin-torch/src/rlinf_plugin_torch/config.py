@@ -19,10 +19,10 @@ class Schedule(Config):
     name: Literal["constant", "linear", "cosine"] = "constant"
     """The curve after the warm-up, from 1 to ``final`` over the rest of ``iterations``."""
 
-    iterations: int | None = Field(default=None, ge=1)
+    iterations: int | None = Field(default=None, ge=1, le=1_000_000_000)
     """Iterations of the whole run: write ${steps}, the run's own number."""
 
-    warmup: int = Field(default=0, ge=0)
+    warmup: int = Field(default=0, ge=0, le=1_000_000_000)
     """The first iterations, over which the rate grows linearly; 0 starts at the full rate."""
 
     final: float = Field(default=0.0, ge=0.0, le=1.0)
@@ -124,7 +124,7 @@ class TorchConfig(Config):
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """In which precision the policy is evaluated; weights and optimizer are always fp32."""
 
-    threads: int | None = Field(default=None, ge=1)
+    threads: int | None = Field(default=None, ge=1, le=1024)
     """CPU threads that torch may use in this process; null leaves torch's own choice."""
 
     deterministic: bool = False
