@@ -222,7 +222,9 @@ def _range(metadata: Any) -> str:
 
 
 def _number(value: float) -> str:
-    return "2^63" if value == 2**63 else f"{value:g}"
+    if isinstance(value, int):
+        return "2^63" if value == 2**63 else f"{value:,}"
+    return f"{value:g}"
 
 
 def _default(field: FieldInfo) -> str:

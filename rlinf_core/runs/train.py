@@ -92,6 +92,8 @@ class Loggers:
 
     def close(self, outcome: str) -> None:
         """End every logger."""
+        for text in self._early or []:  # the run was refused before anything could show them
+            print(text, file=sys.stderr)
         self._tell(lambda logger: logger.close(outcome))
 
     def _tell(self, call: Callable[[RunLogger], None]) -> None:
@@ -108,14 +110,17 @@ class Loggers:
 
 
 @contextmanager
-def _announced(run: Run, loggers: Loggers) -> Iterator[None]:
-    """Tell plugins that the run begins and how it ended, and loggers that it ended."""
+def _announced(run: Run, loggers: Loggers) -> Iterator[list[Result]]:
+    """Tell plugins that the run begins, and them and loggers how it ended.
+
+    Yields a list for the run's result, if it comes to one.
+    """
     for failure in run.plugins.notify("rlinf_run_started", run=run):
         loggers.message(failure)
-    outcome = "failed"
+    outcome, results = "failed", list[Result]()
     try:
-        yield
-        outcome = "done"
+        yield results
+        outcome = results[0].outcome
     except KeyboardInterrupt:
         outcome = "interrupted"
         raise
@@ -142,13 +147,15 @@ def train(run: Run, output: Path | None, resume: bool) -> Result:
     store = CheckpointStore(folder, run.config.checkpoint.keep, run.config.checkpoint.best)
     with (
         locked(folder),
-        _announced(run, loggers),
+        _announced(run, loggers) as results,
         open_runtime(run) as runtime,
         stop_on_signal(runtime.interrupt, loggers.message) as stop,
     ):
         embodied = EmbodiedRun(run, runtime, loggers.message)
         checkpoint = _resume(store, embodied, loggers.message) if resume else None
-        return _Training(folder, run, store, loggers, embodied, stop).go(checkpoint)
+        result = _Training(folder, run, store, loggers, embodied, stop).go(checkpoint)
+        results.append(result)
+    return result
 
 
 def _resume(

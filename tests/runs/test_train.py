@@ -241,7 +241,9 @@ def test_more_environments_than_before_start_anew(tiny, tmp_path):
 # --- interruption and death -----------------------------------------------------------------------
 
 
-def test_ctrl_c_stops_after_a_safe_checkpoint_and_resume_equals_never_stopping(small, tmp_path):
+def test_ctrl_c_stops_after_a_safe_checkpoint_and_resume_equals_never_stopping(
+    small, toys, tmp_path
+):
     folder = tmp_path / "run"
     many = ["steps=40", "training.schedule.name=constant"]
     process = start("train", small, "--output", str(folder), "loggers=[console,jsonl]", *many)
@@ -252,6 +254,7 @@ def test_ctrl_c_stops_after_a_safe_checkpoint_and_resume_equals_never_stopping(s
     assert "stopping after this iteration's checkpoint" in err
     assert "interrupted after" in out
     assert "--resume" in out
+    assert "rlinf_run_finished failed: RuntimeError: toys: interrupted" in err
     assert members(process.pid) == []
     stopped = find_checkpoint(folder, pytest.fail)
     assert stopped.step == metrics(folder)[-1]["step"] < 40
