@@ -15,7 +15,7 @@ from rlinf_core.errors import SimulatorError, WorkerFailed
 from rlinf_core.protocols.runtime import WorkerSpec
 from rlinf_core.protocols.weight_transport import Layout
 from rlinf_core.runs.layout import served_by, share, stage_ids, stage_keys
-from rlinf_core.runs.workers.simulation import Stage
+from rlinf_core.runs.workers.stage import Stage
 from rlinf_core.runtime.inline import InlineRuntime
 from rlinf_core.specs import ComponentRef, Kind
 from rlinf_core.testing import SimulatorContract, ToyConfig, ToySimulator
