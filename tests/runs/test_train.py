@@ -283,15 +283,21 @@ def test_a_batch_systems_sigterm_to_the_whole_group_stops_after_a_checkpoint_too
 def test_ctrl_c_twice_ends_at_once_and_leaves_no_process(small, tmp_path):
     folder = tmp_path / "run"
     options = ["steps=100000", "checkpoint.every=0", "loggers=[console,jsonl]"]
-    process = start("train", small, "--output", str(folder), *options)
-    wait_for(lambda: (folder / "metrics.jsonl").exists() and len(metrics(folder)) >= 2)
+    long = ["collect.steps=500"]  # an iteration of seconds, so that the first does not end the run
+    process = start("train", small, "--output", str(folder), *options, *long)
+    wait_for(lambda: (folder / "metrics.jsonl").exists() and len(metrics(folder)) >= 1)
     process.send_signal(signal.SIGINT)
-    time.sleep(0.005)  # two at once would arrive as one
+    said = ""
+    while "once more to stop now" not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
     process.send_signal(signal.SIGINT)
     code, _, err = finish(process)
     assert code == 130, err
     assert "stopping now" in err
     assert "Traceback" not in err
+    assert not (folder / "checkpoints").exists()
     wait_for(lambda: members(process.pid) == [], 5)
 
 
