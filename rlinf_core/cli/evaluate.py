@@ -26,11 +26,12 @@ def main(
     asked = [f"evaluation.episodes={episodes}"] if episodes is not None else []
     loaded = load_run(run, [*overrides, *asked], sections=SECTIONS)
     found = find_checkpoint(checkpoint, _tell)
-    for section in ("model", "collect"):  # what the weights were trained as
-        before, now = found.run.get(section, {}), to_plain(loaded)[section]
-        keys = before.keys() if section == "model" else ("chunk",)
-        for note in differences({k: before.get(k) for k in keys}, {k: now.get(k) for k in keys}):
-            _tell(f"{section}.{note}")
+    for section, keys in (("model", None), ("collect", {"chunk"})):  # what the weights fit
+        before, now = found.run.get(section) or {}, to_plain(loaded)[section]
+        chosen = keys or before.keys() | now.keys()
+        parts = ({k: part.get(k) for k in chosen} for part in (before, now))
+        for note in differences(*parts, "in the checkpoint", f"{section}."):
+            _tell(note)
     if output is not None:
         try:
             output.mkdir(parents=True, exist_ok=True)

@@ -28,8 +28,8 @@ def main(run: str, output: Path | None, resume: bool, json: bool, overrides: lis
 
 def _closing_lines(run: str, overrides: list[str], result: Result) -> list[str]:
     lines = [
-        f"{result.outcome} after {result.steps} iterations, {result.env_steps} environment steps, "
-        f"{result.seconds:.0f} s"
+        f"{result.outcome} after {result.steps} iteration{'' if result.steps == 1 else 's'}, "
+        f"{result.env_steps} environment steps, {result.seconds:.0f} s"
     ]
     if result.evaluation is not None:
         lines.append(result.evaluation.sentence())
@@ -47,7 +47,13 @@ def _closing_lines(run: str, overrides: list[str], result: Result) -> list[str]:
         lines += [
             "try next:",
             f"  rlinf eval {same} --checkpoint {shlex.quote(str(result.folder))}",
-            f"  rlinf train {same} steps={2 * result.steps} {here} --resume",
-            f"  rlinf train {same} seed={result.seed + 1}",
+            f"  rlinf train {_with(run, overrides, 'steps', 2 * result.steps)} {here} --resume",
+            f"  rlinf train {_with(run, overrides, 'seed', result.seed + 1)}",
         ]
     return lines
+
+
+def _with(run: str, overrides: list[str], key: str, value: int) -> str:
+    """Return the request with one option set anew."""
+    others = [option for option in overrides if option.partition("=")[0] != key]
+    return shlex.join([run, *others, f"{key}={value}"])

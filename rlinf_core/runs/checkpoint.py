@@ -248,13 +248,15 @@ def _read_object(path: Path) -> dict[str, Any]:
     return data
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Return a sentence for each option that is not what the checkpoint was made with."""
+def differences(
+    before: Mapping[str, Any], now: Mapping[str, Any], where: str, prefix: str = ""
+) -> list[str]:
+    """Return a sentence for each option that is not what it was ``where`` it stood before."""
     notes: list[str] = []
     for key in sorted({*before, *now}):
         old, new = before.get(key), now.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            notes += differences(old, new, f"{prefix}{key}.")
+            notes += differences(old, new, where, f"{prefix}{key}.")
         elif old != new:
-            notes.append(f"{prefix}{key} was {old!r} in the checkpoint; going on with {new!r}")
+            notes.append(f"{prefix}{key} was {old!r} {where}; going on with {new!r}")
     return notes

@@ -45,7 +45,7 @@ class StopRequest:
 
 @contextmanager
 def stop_on_signal(now: Callable[[], None], report: Callable[[str], None]) -> Iterator[StopRequest]:
-    """Turn SIGINT and SIGTERM into a :class:`StopRequest` within the block."""
+    """Turn SIGINT, SIGTERM and SIGHUP into a :class:`StopRequest` within the block."""
     request = StopRequest(now, report)
     with _handled(request):
         yield request
@@ -53,7 +53,7 @@ def stop_on_signal(now: Callable[[], None], report: Callable[[str], None]) -> It
 
 @contextmanager
 def interrupt_on_signal(now: Callable[[], None]) -> Iterator[None]:
-    """Call ``now`` at the first SIGINT or SIGTERM within the block; a second ends the process."""
+    """Call ``now`` at the first such signal within the block; a second ends the process."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
@@ -68,7 +68,11 @@ def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
     if threading.current_thread() is not threading.main_thread():
         yield  # signals belong to the main thread; a caller elsewhere stops otherwise
         return
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+    )  # a person, a batch system, a lost line
     before = [signal.signal(number, handler) for number in numbers]
     try:
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -221,9 +222,15 @@ class _Training:
             self._step, self._saved = checkpoint.step, checkpoint.folder
             self._env_steps = int(checkpoint.state["env_steps"])
             self._metrics = checkpoint.state["metrics"]
-            for note in differences(checkpoint.run, self._plain):
+            for note in differences(checkpoint.run, self._plain, "in the checkpoint"):
                 self._loggers.message(note)
-        write_json(self._folder / "run.json", self._plain)
+        path = self._folder / "run.json"
+        if checkpoint is None and path.exists():  # an earlier try that came to no checkpoint
+            with suppress(OSError, ValueError, AttributeError):
+                before = json.loads(path.read_text(encoding="utf-8"))
+                for note in differences(before, self._plain, "in the earlier try"):
+                    self._loggers.message(note)
+        write_json(path, self._plain)
         info = RunInfo(
             name=self._config.name,
             folder=self._folder,

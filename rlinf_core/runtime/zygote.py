@@ -35,7 +35,7 @@ _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
 _LARGEST = 32_768  # a longer variable travels by socket: Linux refuses to exec with one > 128 KiB
-_DRIVERS = (signal.SIGINT, signal.SIGTERM)
+_DRIVERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that a terminal or a batch system sends to a whole group: the driver's to answer."""
 _GRACE = 2.0  # seconds that children get to end by themselves, and a zygote to answer
 

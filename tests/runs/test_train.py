@@ -180,6 +180,14 @@ def test_resuming_where_nothing_is_starts_at_the_beginning_and_says_so(tiny, tmp
     assert "starting at step 0" in capsys.readouterr().err
 
 
+def test_starting_over_without_a_checkpoint_says_what_changed(tiny, tmp_path, capsys):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text('{"seed": 3, "steps": 1}')
+    options = ["steps=1", "loggers=[console]"]
+    train(load_run(tiny, options), tmp_path / "run", resume=True)
+    assert "seed was 3 in the earlier try; going on with 7" in capsys.readouterr().err
+
+
 def test_nothing_is_overwritten(tiny, tmp_path):
     train(load_run(tiny, ["steps=1"]), tmp_path / "run", resume=False)
     before = {p: sha256(p) for p in (tmp_path / "run").rglob("*") if p.is_file()}
@@ -265,11 +273,12 @@ def test_ctrl_c_stops_after_a_safe_checkpoint_and_resume_equals_never_stopping(
     assert digests(resumed.checkpoint) == digests(straight.checkpoint)
 
 
-def test_a_batch_systems_sigterm_to_the_whole_group_stops_after_a_checkpoint_too(small, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_batch_system_or_a_lost_line_stops_after_a_checkpoint_too(small, tmp_path, number):
     folder = tmp_path / "run"
     process = start("train", small, "--output", str(folder), "steps=100000", "checkpoint.every=0")
     wait_for(lambda: (folder / "metrics.jsonl").exists() and len(metrics(folder)) >= 2)
-    os.killpg(process.pid, signal.SIGTERM)
+    os.killpg(process.pid, number)
     code, out, err = finish(process)
     assert code == 130, err
     assert find_checkpoint(folder, pytest.fail).step == metrics(folder)[-1]["step"]
