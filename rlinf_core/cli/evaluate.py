@@ -29,8 +29,8 @@ def main(
     for section, keys in (("model", None), ("collect", {"chunk"})):  # what the weights fit
         before, now = found.run.get(section) or {}, to_plain(loaded)[section]
         chosen = keys or before.keys() | now.keys()
-        parts = ({k: part.get(k) for k in chosen} for part in (before, now))
-        for note in differences(*parts, "in the checkpoint", f"{section}."):
+        old, new = ({key: part.get(key) for key in chosen} for part in (before, now))
+        for note in differences(old, new, "in the checkpoint", f"{section}."):
             _tell(note)
     if output is not None:
         try:
