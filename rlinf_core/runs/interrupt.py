@@ -68,11 +68,8 @@ def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
     if threading.current_thread() is not threading.main_thread():
         yield  # signals belong to the main thread; a caller elsewhere stops otherwise
         return
-    numbers = (
-        signal.SIGINT,
-        signal.SIGTERM,
-        signal.SIGHUP,
-    )  # a person, a batch system, a lost line
+    # a person, a batch system, a terminal that is gone
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, handler) for number in numbers]
     try:
         yield
