@@ -73,7 +73,6 @@ class EmbodiedRun:
         self._trajectories = runtime.channel("trajectories")
         self._keys = stage_keys(self._simulation.size, collect.stages)
         self._step, self._env_steps = 0, 0
-        self._metrics: Mapping[str, float] = {}
 
         spaces = self._simulation.call("spaces").wait()[0]
         check_states(self._simulation, run.config.evaluation.split, run.config.evaluation.episodes)
@@ -111,7 +110,7 @@ class EmbodiedRun:
         self._step += 1
         executed = int(learned.pop("executed_steps"))
         self._env_steps += executed
-        self._metrics = {
+        metrics = {
             "env_steps": float(self._env_steps),
             **summary(episodes, self._success),
             **learned,
@@ -119,7 +118,7 @@ class EmbodiedRun:
             "time/collect_s": ended - began - learned["time/update_s"],
             "time/env_steps_per_s": executed / (ended - began),
         }
-        return Iteration(self._step, self._env_steps, self._metrics)
+        return Iteration(self._step, self._env_steps, metrics)
 
     # --- weights ---------------------------------------------------------------------------------
 
@@ -166,7 +165,6 @@ class EmbodiedRun:
             "env_steps": self._env_steps,
             "version": version,
             "episode_counters": counters,
-            "metrics": {k: v for k, v in self._metrics.items() if not k.startswith("time/")},
         }
 
     def load(self, checkpoint: Checkpoint) -> None:
@@ -180,4 +178,3 @@ class EmbodiedRun:
                 self._report("episodes under way start anew: environments are laid out differently")
         self._step = checkpoint.step
         self._env_steps = int(checkpoint.state["env_steps"])
-        self._metrics = checkpoint.state["metrics"]

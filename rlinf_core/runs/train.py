@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -53,8 +53,8 @@ class Loggers:
     """Every logger of a run behind one face.
 
     Messages that come before :meth:`open` are shown then: until a run is known to work, nothing
-    is written into its folder. A logger that fails later is left out from there on, which the
-    others are told: no run stops because somebody's service does.
+    is written into its folder. A logger that fails later is left out from there on, as standard
+    error is told: no run stops because somebody's service does.
 
     Raises:
         PluginError: a logger cannot be imported, or (at :meth:`open`) made.
@@ -93,8 +93,7 @@ class Loggers:
 
     def close(self, outcome: str) -> None:
         """End every logger."""
-        for text in self._early or []:  # the run was refused before anything could show them
-            print(text, file=sys.stderr)
+        _complain(self._early or [])  # the run was refused before anything could show them
         self._tell(lambda logger: logger.close(outcome))
 
     def _tell(self, call: Callable[[RunLogger], None]) -> None:
@@ -105,9 +104,13 @@ class Loggers:
             except Exception as error:
                 del self._all[who]
                 failures.append(f"{who} failed and is left out: {type(error).__name__}: {error}")
-        for text in failures:
-            with suppress(OSError):  # not even standard error may stop a run
-                print(text, file=sys.stderr)
+        _complain(failures)
+
+
+def _complain(lines: Sequence[str]) -> None:
+    with suppress(OSError):  # not even standard error may stop a run
+        for text in lines:
+            print(text, file=sys.stderr)
 
 
 @contextmanager
@@ -249,7 +252,12 @@ class _Training:
         return {**metrics, **evaluation.metrics()}
 
     def _save(self) -> None:
-        self._saved = self._store.write(self._step, self._embodied.save, self._plain)
+        lasting = {k: v for k, v in self._metrics.items() if not k.startswith("time/")}
+
+        def save(folder: Path) -> dict[str, Any]:
+            return {**self._embodied.save(folder), "metrics": lasting}
+
+        self._saved = self._store.write(self._step, save, self._plain)
 
     def _finish(self) -> Result:
         """Evaluate what was learned, draw its curve and record it."""

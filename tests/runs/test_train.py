@@ -24,9 +24,11 @@ from rlinf_core.errors import (
     WorkerFailed,
 )
 from rlinf_core.files import sha256
+from rlinf_core.protocols.simulator import Autoreset
 from rlinf_core.runs.checkpoint import find_checkpoint
 from rlinf_core.runs.evaluate import SECTIONS, evaluate
 from rlinf_core.runs.train import train
+from rlinf_core.testing import ToySimulator
 
 SMALL = {
     "run": "embodied",
@@ -412,6 +414,25 @@ def test_evaluating_during_a_run_leaves_its_training_alone(tiny, tmp_path):
     watched = train(load_run(tiny, ["steps=2", "evaluation.every=1"]), tmp_path / "b", resume=False)
     assert digests(alone.checkpoint) == digests(watched.checkpoint)
     assert "evaluation/success_once" in metrics(tmp_path / "b")[0]
+
+
+def test_the_best_checkpoint_may_be_that_of_an_evaluation(tiny, tmp_path):
+    options = ["steps=3", "evaluation.every=1", "checkpoint.every=1", "checkpoint.keep=1"]
+    best = ["checkpoint.best=evaluation/return"]
+    result = train(load_run(tiny, [*options, *best]), tmp_path / "run", resume=False)
+    returns = {line["step"]: line["evaluation/return"] for line in metrics(tmp_path / "run")}
+    state = json.loads((result.checkpoint / "state.json").read_text())
+    assert state["metrics"]["evaluation/return"] == returns[3]
+    wanted = {max(returns, key=lambda step: (returns[step], step)), 3}
+    kept = (tmp_path / "run" / "checkpoints").iterdir()
+    assert {path.name for path in kept} == {f"step-{step}" for step in wanted}
+
+
+def test_a_simulator_that_resets_itself_is_refused_before_it_trains(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(ToySimulator, "autoreset", Autoreset.SAME_STEP)
+    with pytest.raises(RequestError, match="resets by itself.*autoreset is DISABLED"):
+        train(load_run(tiny), tmp_path / "run", resume=False)
+    assert not (tmp_path / "run" / "run.json").exists()
 
 
 def test_a_video_is_a_grid_of_episodes(tiny, tmp_path):

@@ -71,7 +71,13 @@ class SimulationWorker(Worker):
         return self._stages[0].simulator.spaces
 
     def count_states(self, split: str) -> int:
-        """Return how many initial states a split has."""
+        """Return how many initial states a split has, to be visited one by one.
+
+        Raises:
+            SimulatorError: there is no such split, or the simulator cannot be sent to a state.
+        """
+        for stage in self._stages:
+            stage.require_choice()
         return len(self._stages[0].simulator.initial_states(split))
 
     # --- training --------------------------------------------------------------------------------

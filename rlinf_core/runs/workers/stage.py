@@ -27,11 +27,8 @@ class Stage:
         self.simulator = simulator
         self._ids = simulator.slots.ids
         self._seed, self._group_size = seed, group_size
-        if group_size > 1 and simulator.autoreset is not Autoreset.DISABLED:
-            raise SimulatorError(
-                f"{type(simulator).__name__} resets by itself ({simulator.autoreset}); a group "
-                "starts from one chosen state, which needs a simulator whose autoreset is DISABLED"
-            )
+        if group_size > 1:
+            self.require_choice()
         self._episode = [0] * len(self._ids)
         self._train = simulator.initial_states("train")
         if len(self._train) == 0:
@@ -52,13 +49,17 @@ class Stage:
         chosen = stream_seed(self._seed, group, self._episode[row]) % len(self._train)
         return self._train[chosen]
 
-    def assign(self, states: Sequence[StateId]) -> None:
-        """Prepare an evaluation: deal states to environments and start the first ones."""
+    def require_choice(self) -> None:
+        """Refuse a simulator that starts episodes where it likes."""
         if self.simulator.autoreset is not Autoreset.DISABLED:
             raise SimulatorError(
                 f"{type(self.simulator).__name__} resets by itself ({self.simulator.autoreset}); "
-                "visiting chosen states needs a simulator whose autoreset is DISABLED"
+                "starting from chosen states needs a simulator whose autoreset is DISABLED"
             )
+
+    def assign(self, states: Sequence[StateId]) -> None:
+        """Prepare an evaluation: deal states to environments and start the first ones."""
+        self.require_choice()
         width = len(self._ids)
         self._queues = [list(states[row::width]) for row in range(width)]
         self._active = torch.zeros(width, dtype=torch.bool)
