@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         EngineAdapterSpec,
         Facts,
         Kind,
+        Readiness,
         Unknown,
     )
     from rlinf_core.transport.weights import (
@@ -123,7 +124,7 @@ _HOME: dict[str, str] = {
         "simulation": "Environment ProcessSimulator StateRange from_vector_env state_seed",
         "specs": (
             "PLUGIN_API_VERSION Component ComponentRef ComponentSpec EngineAdapterSpec Facts Kind "
-            "Unknown"
+            "Readiness Unknown"
         ),
         "transport.weights": "Header WeightStream checksum load_into stream_from_files",
     }.items()
@@ -175,6 +176,7 @@ __all__ = [
     "Policy",
     "ProcessSimulator",
     "RLInputError",
+    "Readiness",
     "Receipt",
     "RequestError",
     "Reward",

@@ -71,6 +71,26 @@ class Facts:
 
 
 @dataclass(frozen=True)
+class Readiness:
+    """One thing that a component wants of the machine, and whether it is there.
+
+    Args:
+        what: the thing, such as ``"Vulkan device"``.
+        ready: whether it is there and can be used.
+        found: what was found, such as ``"llvmpipe, Mesa 25.0"`` or ``"no loader library"``.
+        gives: what the component can do only with it, such as ``"images and video"``; empty where
+            it can do nothing without it.
+        remedy: the command or step that brings it; empty where it is ready.
+    """
+
+    what: str
+    ready: bool
+    found: str
+    gives: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
 class ComponentSpec:
     """One component that a plugin provides.
 
@@ -85,6 +105,8 @@ class ComponentSpec:
         capabilities: what it can do; a bare iterable of capabilities means ``Level.FULL`` each.
         needs: what it needs of other kinds, ``{Kind.MODEL: {Capability.VALUE}}``.
         requires: importable modules that it cannot work without, for readable diagnoses.
+        probe: ``"pkg.probe:fn"``, ``fn() -> Iterable[Readiness]``: what it wants of this machine.
+            Called in a process of its own, so it may load what could crash.
 
     Raises:
         ValueError: a name or a ``module:Name`` string is malformed.
@@ -98,13 +120,14 @@ class ComponentSpec:
     capabilities: Any = ()
     needs: Mapping[Kind, Any] = field(default_factory=dict)
     requires: tuple[str, ...] = ()
+    probe: str = ""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ValueError(
                 f"component name {self.name!r}: wanted lower-case letters, digits, '-', '_' or '.'"
             )
-        for what in ("target", "config", "facts"):
+        for what in ("target", "config", "facts", "probe"):
             text = getattr(self, what)
             if (text or what == "target") and not _TARGET.fullmatch(text):
                 raise ValueError(
