@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rlinf_core.placement import GroupPlace
+
 
 @dataclass(frozen=True)
 class WorkerSpec:
@@ -110,8 +112,16 @@ class Channel(Protocol):
 class Runtime(Protocol):
     """Launches groups and makes channels; owns everything that it starts."""
 
-    def launch(self, spec: WorkerSpec, processes: int = 1, placement: str = "") -> WorkerGroup:
-        """Start ``processes`` workers of a group at the resources that ``placement`` names."""
+    def launch(
+        self, spec: WorkerSpec, processes: int = 1, placement: GroupPlace = ()
+    ) -> WorkerGroup:
+        """Start the workers of a group, without waiting until they run.
+
+        Args:
+            spec: what the workers are.
+            processes: how many, where there is no placement.
+            placement: one entry per worker: which devices it gets.
+        """
         ...
 
     def channel(self, name: str, spec: ChannelSpec | None = None) -> Channel:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlinf_core.errors import ChannelClosed, Deadlock, StaleDataError, WorkerFailed, did_you_mean
+from rlinf_core.placement import GroupPlace
 from rlinf_core.protocols.runtime import ChannelSpec, WorkerSpec
 from rlinf_core.runtime.baton import Baton, Cancelled, Strand
-from rlinf_core.runtime.worker import Place, Worker, make_worker
+from rlinf_core.runtime.worker import Place, Worker, make_worker, places
 
 _Task = tuple["InlineFuture", str, tuple[Any, ...], dict[str, Any]]
 
@@ -93,9 +94,9 @@ class _Inline:
 class InlineGroup:
     """Handles of the workers of one group."""
 
-    def __init__(self, runtime: InlineRuntime, spec: WorkerSpec, size: int) -> None:
-        self._runtime, self.name, self.size = runtime, spec.name, size
-        self.workers = [_Inline(runtime, spec, Place(spec.name, r, size)) for r in range(size)]
+    def __init__(self, runtime: InlineRuntime, spec: WorkerSpec, places: Sequence[Place]) -> None:
+        self._runtime, self.name, self.size = runtime, spec.name, len(places)
+        self.workers = [_Inline(runtime, spec, place) for place in places]
 
     def call(
         self, method: str, *args: Any, ranks: Sequence[int] | None = None, **kwargs: Any
@@ -179,9 +180,11 @@ class InlineRuntime:
         self._groups: list[InlineGroup] = []
         self._channels: dict[str, InlineChannel] = {}
 
-    def launch(self, spec: WorkerSpec, processes: int = 1, placement: str = "") -> InlineGroup:
+    def launch(
+        self, spec: WorkerSpec, processes: int = 1, placement: GroupPlace = ()
+    ) -> InlineGroup:
         """Make a group of workers; each is constructed when it first gets the baton."""
-        group = InlineGroup(self, spec, processes)
+        group = InlineGroup(self, spec, places(spec.name, processes, placement))
         self._groups.append(group)
         return group
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 
+from rlinf_core.placement import Device, GroupPlace
 from rlinf_core.protocols.runtime import WorkerSpec
 
 
@@ -20,11 +21,26 @@ class Place:
         group: name of its group.
         rank: its number within the group, from 0.
         size: number of workers in the group.
+        devices: the devices it may use; empty where nothing was placed.
     """
 
     group: str
     rank: int = 0
     size: int = 1
+    devices: tuple[Device, ...] = ()
+
+    @property
+    def torch_name(self) -> str:
+        """What torch calls the device that its tensors live on."""
+        return self.devices[0].torch_name if self.devices else "cpu"
+
+
+def places(group: str, processes: int, placement: GroupPlace) -> list[Place]:
+    """Return the place of each worker of a group."""
+    if not placement:
+        return [Place(group, rank, processes) for rank in range(processes)]
+    size = len(placement)
+    return [Place(group, rank, size, at.devices) for rank, at in enumerate(placement)]
 
 
 class Worker:
