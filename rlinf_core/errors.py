@@ -96,6 +96,10 @@ class ChannelClosed(RuntimeFailure):
     """A channel has ended: its producers closed it and it holds nothing more for this reader."""
 
 
+class ProducerGone(RuntimeFailure):
+    """A worker that wrote to a channel has failed, so what a reader waits for will not come."""
+
+
 class StaleDataError(RuntimeFailure):
     """A channel holds data made by weights older than its reader accepts."""
 

@@ -29,9 +29,9 @@ class MemoryTransport:
     def send(self, stream: WeightStream, version: int) -> Receipt:
         """Copy the weights once, so that training may go on, and send them to every target."""
         channel = self._open()
-        snapshot = {name: tensor.detach().clone() for name, tensor in stream}
+        snapshot = [(name, tensor.detach().clone()) for name, tensor in stream]
         for _ in range(self._targets):
-            channel.put(WeightStream(stream.header, snapshot.items()), version=version)
+            channel.put(WeightStream(stream.header, snapshot), version=version)
         return Receipt(len(snapshot), "", version)
 
     def receive(self, engine: RolloutEngine) -> Receipt:

@@ -17,13 +17,18 @@ RLINF_PLUGIN_API = 1
 
 @hookimpl
 def rlinf_runtimes() -> Iterable[ComponentSpec]:
-    """Return the runtime that needs no other process."""
+    """Return the runtimes of one machine."""
     return [
         ComponentSpec(
             "inline",
             "One thread per worker, of which one runs at a time; deterministic, and pdb works.",
             "rlinf_core.runtime.inline:InlineRuntime",
-        )
+        ),
+        ComponentSpec(
+            "processes",
+            "One process per worker on this machine, joined by shared memory.",
+            "rlinf_core.runtime.processes:ProcessRuntime",
+        ),
     ]
 
 
@@ -43,11 +48,11 @@ def rlinf_rollout_engines() -> Iterable[ComponentSpec]:
 
 @hookimpl
 def rlinf_weight_transports() -> Iterable[ComponentSpec]:
-    """Return the transport within one process."""
+    """Return the transport that any runtime's channels carry."""
     return [
         ComponentSpec(
             "memory",
-            "Hands weights on within one process, checked against their header.",
+            "Hands all weights on through a channel, checked against their header.",
             "rlinf_core.builtin.memory:MemoryTransport",
         )
     ]
@@ -82,5 +87,17 @@ def rlinf_accelerators() -> Iterable[ComponentSpec]:
 
 @hookimpl
 def rlinf_dequeue_policies() -> Iterable[ComponentSpec]:
-    """Return the order that channels keep by default."""
-    return [ComponentSpec("fifo", "Oldest first.", "rlinf_core.builtin.fifo:Fifo")]
+    """Return the orders that a channel can keep."""
+    return [
+        ComponentSpec("fifo", "Oldest item first.", "rlinf_core.runtime.dequeue:Fifo"),
+        ComponentSpec(
+            "round_robin",
+            "Oldest item first; consumers that wait take turns.",
+            "rlinf_core.runtime.dequeue:RoundRobin",
+        ),
+        ComponentSpec(
+            "balanced",
+            "Heaviest item first, to the consumer with the least work so far.",
+            "rlinf_core.runtime.dequeue:Balanced",
+        ),
+    ]

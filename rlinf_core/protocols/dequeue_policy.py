@@ -10,7 +10,19 @@ from typing import Protocol
 
 
 class DequeuePolicy(Protocol):
-    """Chooses among the items that wait in a channel."""
+    """Chooses among the items that wait in a channel, and among the consumers that wait for one.
+
+    Consumers have numbers, from 0 in the order in which they first asked.
+    """
+
+    def turn(self, waiting: Sequence[int], served: Sequence[float]) -> int:
+        """Return the position in ``waiting`` of the consumer to serve first.
+
+        Args:
+            waiting: the consumers that wait, who asked first stands first; at least two.
+            served: total weight that each consumer has been given so far.
+        """
+        ...
 
     def choose(self, weights: Sequence[float], consumer: int, served: Sequence[float]) -> int:
         """Return the index of the item to hand out.

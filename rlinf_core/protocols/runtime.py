@@ -6,11 +6,12 @@ this protocol; a runtime decides only where workers run and how their calls and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rlinf_core.placement import GroupPlace
+from rlinf_core.specs import ComponentRef
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,36 @@ class WorkerSpec:
         name: name of the group, as shown in errors and timelines.
         target: ``"pkg.module:Class"`` of a :class:`rlinf_core.runtime.worker.Worker`.
         arguments: keyword arguments of its constructor; plain data, refs and specs.
+        takes_turns: whether it shares its devices by turns: it computes only within
+            ``Worker.lease``, and offloads where another group wants the device.
     """
 
     name: str
     target: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    takes_turns: bool = False
+
+
+class Span(NamedTuple):
+    """A stretch of a worker's time.
+
+    Attributes:
+        worker: ``group[rank]``.
+        kind: "call" (a whole call), and within it "wait" (for an item, for room, for a device),
+            "transfer" (an item is packed or unpacked) or "switch" (devices are offloaded or
+            onloaded); what is left of a call is computing.
+        name: the method, or what was waited for.
+        began: nanoseconds of the machine's monotonic clock.
+        ended: the same.
+        details: plain data, such as ``{"version": 3}``.
+    """
+
+    worker: str
+    kind: str
+    name: str
+    began: int
+    ended: int
+    details: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -35,11 +61,14 @@ class ChannelSpec:
     Args:
         capacity: items it holds before ``put`` waits.
         max_staleness: how many weight versions an item may lag behind the newest version that the
-            channel was told of; None accepts any.
+            channel was told of, by whoever puts or gets; None accepts any.
+        policy: the dequeue policy, which decides who gets what where several items or readers
+            wait; None is first in, first out.
     """
 
     capacity: int = 64
     max_staleness: int | None = None
+    policy: ComponentRef | None = None
 
 
 class Future(Protocol):
@@ -55,6 +84,17 @@ class Future(Protocol):
 
     def done(self) -> bool:
         """Return whether :meth:`wait` would return at once."""
+        ...
+
+    def __await__(self) -> Generator[Any, None, list[Any]]:
+        """Wait without holding up an event loop."""
+        ...
+
+    def durations(self) -> list[float]:
+        """Return the seconds that each rank spent in the method, waiting included, by rank.
+
+        Call it after :meth:`wait`; 0.0 stands for ranks that were not called.
+        """
         ...
 
 
@@ -91,17 +131,28 @@ class Channel(Protocol):
         """
         ...
 
-    def get(self, key: Any = None) -> Any:
+    def get(self, key: Any = None, version: int | None = None) -> Any:
         """Return the next item of ``key``, waiting for it.
+
+        An item's arrays and tensors may lie in memory that is shared with who put it: read them,
+        or copy them before writing. They stay as they are for as long as anybody holds them.
+
+        Args:
+            key: the one it was put with.
+            version: newest version of the weights that the reader knows of.
 
         Raises:
             ChannelClosed: the channel has ended and holds nothing more for this key.
+            ProducerGone: a worker that wrote to the channel has failed.
             StaleDataError: the item is older than the channel accepts.
         """
         ...
 
-    def get_batch(self, weight: float, key: Any = None) -> list[Any]:
-        """Return items whose weights add up to at least ``weight``."""
+    def get_batch(self, weight: float, key: Any = None, version: int | None = None) -> list[Any]:
+        """Return items whose weights add up to at least ``weight``, all for one reader.
+
+        Raises as :meth:`get`; where the channel ends before, what was there stays in it.
+        """
         ...
 
     def close(self) -> None:
@@ -126,6 +177,13 @@ class Runtime(Protocol):
 
     def channel(self, name: str, spec: ChannelSpec | None = None) -> Channel:
         """Make a channel, or return the one of that name."""
+        ...
+
+    def spans(self) -> list[Span]:
+        """Return what workers did and waited for since the last call of this method.
+
+        Spans of a call are there once its future is done.
+        """
         ...
 
     def interrupt(self) -> None:

@@ -6,15 +6,22 @@ strands of a :class:`rlinf_core.runtime.baton.Baton`; items travel by reference.
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from rlinf_core.errors import ChannelClosed, Deadlock, StaleDataError, WorkerFailed, did_you_mean
+from rlinf_core.errors import Deadlock, WorkerFailed
 from rlinf_core.placement import GroupPlace
-from rlinf_core.protocols.runtime import ChannelSpec, WorkerSpec
+from rlinf_core.plugins.resolve import resolve_ref
+from rlinf_core.protocols.runtime import ChannelSpec, Span, WorkerSpec
 from rlinf_core.runtime.baton import Baton, Cancelled, Strand
-from rlinf_core.runtime.worker import Place, Worker, make_worker, places
+from rlinf_core.runtime.dequeue import Fifo
+from rlinf_core.runtime.lease import Leases
+from rlinf_core.runtime.queue import ItemQueue
+from rlinf_core.runtime.timer import Timer
+from rlinf_core.runtime.worker import Place, Worker, make_worker, places, public_method
 
 _Task = tuple["InlineFuture", str, tuple[Any, ...], dict[str, Any]]
 
@@ -25,11 +32,12 @@ class InlineFuture:
     def __init__(self, runtime: InlineRuntime, what: str, size: int) -> None:
         self._runtime, self._what = runtime, what
         self._results: list[Any] = [None] * size
-        self._left = size
+        self._seconds = [0.0] * size
+        self.left = 0
 
     def done(self) -> bool:
         """Return whether every rank has finished."""
-        return self._left == 0
+        return self.left == 0
 
     def wait(self) -> list[Any]:
         """Let workers run until every rank has finished; raise the first failure of any."""
@@ -41,22 +49,38 @@ class InlineFuture:
             raise runtime.failure from runtime.failure.cause
         return self._results
 
-    def resolve(self, position: int, result: Any) -> None:
+    def __await__(self) -> Generator[Any, None, list[Any]]:
+        """Let the event loop run once, then wait: workers run in this very thread."""
+        yield
+        return self.wait()
+
+    def durations(self) -> list[float]:
+        """Return the seconds that each rank spent in the method."""
+        return list(self._seconds)
+
+    def resolve(self, rank: int, result: Any, seconds: float) -> None:
         """Take one rank's result."""
-        self._results[position] = result
-        self._left -= 1
+        self._results[rank], self._seconds[rank] = result, seconds
+        self.left -= 1
 
 
 class _Inline:
     """One worker, its strand and the calls that wait for it."""
 
-    def __init__(self, runtime: InlineRuntime, spec: WorkerSpec, place: Place) -> None:
-        self._runtime, self._spec, self._place = runtime, spec, place
+    def __init__(self, runtime: InlineRuntime, spec: WorkerSpec, place: Place, order: int) -> None:
+        self._runtime, self._spec, self._place, self.order = runtime, spec, place, order
         self._tasks: deque[_Task | None] = deque()
-        self.worker: Worker | None = None
+        self._made: Worker | None = None
+        self.in_lease = 0
         self.name = f"{place.group}[{place.rank}]"
         self.strand: Strand
         self.strand, self.thread = runtime.baton.start(self.name, self._run)
+
+    @property
+    def worker(self) -> Worker:
+        """The worker itself."""
+        assert self._made is not None  # asked for only after it was made
+        return self._made
 
     def submit(self, task: _Task | None) -> None:
         """Queue a call; None ends the worker."""
@@ -65,110 +89,95 @@ class _Inline:
     def _run(self) -> None:
         method = "start"
         try:
-            self.worker = make_worker(self._spec, self._place)
+            self._made = self._make()
             while True:
                 self._runtime.baton.wait(lambda: bool(self._tasks), "a call")
                 task = self._tasks.popleft()
                 if task is None:
                     break
                 future, method, args, kwargs = task
-                future.resolve(self._place.rank, self._method(method)(*args, **kwargs))
+                call = public_method(self._made, method)
+                began = time.monotonic()
+                with self._runtime.span("call", method):
+                    result = call(*args, **kwargs)
+                future.resolve(self._place.rank, result, time.monotonic() - began)
         except Cancelled:
             pass
         except BaseException as error:
             self._runtime.fail(WorkerFailed(self._place.group, self._place.rank, method, error))
         finally:
-            if self.worker is not None:
-                self.worker.close()
+            if self._made is not None:
+                self._made.close()
 
-    def _method(self, name: str) -> Callable[..., Any]:
-        method = None if name.startswith("_") else getattr(self.worker, name, None)
-        if method is None:
-            known = [m for m in dir(self.worker) if not m.startswith("_")]
-            raise AttributeError(
-                f"{type(self.worker).__name__} has no method {name!r}.{did_you_mean(name, known)}"
-            )
-        return method  # type: ignore[no-any-return]
+    def _make(self) -> Worker:
+        worker = make_worker(self._spec, self._place)
+        if self._spec.takes_turns:
+            devices = [device.index for device in self._place.devices]
+            worker.lease = lambda: self._runtime.lease(self, devices)
+        return worker
 
 
 class InlineGroup:
     """Handles of the workers of one group."""
 
-    def __init__(self, runtime: InlineRuntime, spec: WorkerSpec, places: Sequence[Place]) -> None:
+    def __init__(
+        self, runtime: InlineRuntime, spec: WorkerSpec, places: Sequence[Place], order: int
+    ) -> None:
         self._runtime, self.name, self.size = runtime, spec.name, len(places)
-        self.workers = [_Inline(runtime, spec, place) for place in places]
+        self.workers = [_Inline(runtime, spec, place, order) for place in places]
 
     def call(
         self, method: str, *args: Any, ranks: Sequence[int] | None = None, **kwargs: Any
     ) -> InlineFuture:
         """Queue a call on all ranks, or some, and return at once."""
         future = InlineFuture(self._runtime, f"{self.name}.{method}", self.size)
-        chosen = range(self.size) if ranks is None else ranks
-        for rank in range(self.size):
-            if rank in chosen:
-                self.workers[rank].submit((future, method, args, kwargs))
-            else:
-                future.resolve(rank, None)
+        for rank in range(self.size) if ranks is None else sorted(set(ranks)):
+            future.left += 1
+            self.workers[rank].submit((future, method, args, kwargs))
         return future
 
 
 class InlineChannel:
     """A keyed, bounded queue; items are handed over by reference."""
 
-    def __init__(self, baton: Baton, name: str, spec: ChannelSpec) -> None:
-        self.name, self._baton, self._spec = name, baton, spec
-        self._items: dict[Any, deque[tuple[Any, float, int | None]]] = {}
-        self._size = 0
-        self._newest = 0
-        self._closed = False
+    def __init__(self, runtime: InlineRuntime, name: str, spec: ChannelSpec) -> None:
+        self.name, self._runtime, self._baton = name, runtime, runtime.baton
+        policy = Fifo() if spec.policy is None else resolve_ref(spec.policy)()
+        self.queue = ItemQueue(name, spec, policy)
+        self.writers: set[str] = set()
 
     def put(
         self, item: Any, key: Any = None, weight: float = 1.0, version: int | None = None
     ) -> None:
         """Add an item, letting others run while the channel is full."""
-        self._baton.wait(
-            lambda: self._closed or self._size < self._spec.capacity, f"room in {self.name!r}"
-        )
-        if self._closed:
-            raise ChannelClosed(f"put into the channel {self.name!r}, which is closed")
-        if version is not None:
-            self._newest = max(self._newest, version)
-        self._items.setdefault(key, deque()).append((item, weight, version))
-        self._size += 1
+        self.writers.add(self._baton.strand.name)
+        with self._runtime.span("wait", self.name):
+            self._baton.wait(self.queue.room, f"room in {self.name!r}")
+        self.queue.put(item, key, weight, version)
 
-    def get(self, key: Any = None) -> Any:
+    def get(self, key: Any = None, version: int | None = None) -> Any:
         """Return the next item of ``key``, letting others run while there is none."""
-        return self._take(key)[0]
+        return self._take(key, None, version)[0]
 
-    def get_batch(self, weight: float, key: Any = None) -> list[Any]:
+    def get_batch(self, weight: float, key: Any = None, version: int | None = None) -> list[Any]:
         """Return items until their weights add up to ``weight``."""
-        items, total = [], 0.0
-        while total < weight:
-            item, share = self._take(key)
-            items.append(item)
-            total += share
-        return items
+        return self._take(key, weight, version)
 
     def close(self) -> None:
         """End the stream; what is in it can still be read."""
-        self._closed = True
+        self.queue.close()
 
-    def _take(self, key: Any) -> tuple[Any, float]:
-        self._baton.wait(
-            lambda: self._closed or bool(self._items.get(key)),
-            f"an item in {self.name!r}" + ("" if key is None else f" for {key!r}"),
-        )
-        if not self._items.get(key):
-            raise ChannelClosed(f"the channel {self.name!r} is closed and holds nothing more")
-        item, weight, version = self._items[key].popleft()
-        self._size -= 1
-        limit = self._spec.max_staleness
-        if limit is not None and version is not None and self._newest - version > limit:
-            raise StaleDataError(
-                f"the channel {self.name!r} holds an item of weights {version}; the newest are "
-                f"{self._newest} and at most {limit} behind are accepted"
-            )
-        return item, weight
+    def _take(self, key: Any, weight: float | None, version: int | None) -> list[Any]:
+        self.queue.announce(version)
+        request = self.queue.ask(self._baton.strand.name, key, weight)
+        what = f"an item in {self.name!r}" + ("" if key is None else f" for {key!r}")
+        try:
+            with self._runtime.span("wait", self.name):
+                self._baton.wait(lambda: request.settled, what)
+        except BaseException:
+            self.queue.withdraw(request)
+            raise
+        return request.result()
 
 
 class InlineRuntime:
@@ -179,24 +188,74 @@ class InlineRuntime:
         self.failure: WorkerFailed | None = None
         self._groups: list[InlineGroup] = []
         self._channels: dict[str, InlineChannel] = {}
+        self._spans: list[Span] = []
+        self._leases = Leases()
+        self._resident: set[Any] = set()  # workers that were let in and have not left
+        self._leaving: list[Any] = []  # those of them that were asked to leave
 
     def launch(
         self, spec: WorkerSpec, processes: int = 1, placement: GroupPlace = ()
     ) -> InlineGroup:
         """Make a group of workers; each is constructed when it first gets the baton."""
-        group = InlineGroup(self, spec, places(spec.name, processes, placement))
+        at = places(spec.name, processes, placement)
+        group = InlineGroup(self, spec, at, order=len(self._groups))
         self._groups.append(group)
         return group
 
     def channel(self, name: str, spec: ChannelSpec | None = None) -> InlineChannel:
         """Return the channel of that name, making it where there is none."""
         if name not in self._channels:
-            self._channels[name] = InlineChannel(self.baton, name, spec or ChannelSpec())
+            self._channels[name] = InlineChannel(self, name, spec or ChannelSpec())
         return self._channels[name]
+
+    def spans(self) -> list[Span]:
+        """Return the spans since the last time."""
+        taken, self._spans = self._spans, []
+        return taken
 
     def fail(self, failure: WorkerFailed) -> None:
         """Note the first failure; whoever waits in the driver raises it."""
         self.failure = self.failure or failure
+        name = f"{failure.group}[{failure.rank}]"
+        for channel in self._channels.values():
+            if name in channel.writers:
+                channel.queue.lose(f"{name}, which wrote to it, has failed")
+
+    def span(self, kind: str, name: str) -> Timer:
+        """Time a block of the calling worker."""
+        return Timer(self._spans, self.baton.strand.name, kind, name)
+
+    @contextmanager
+    def lease(self, worker: _Inline, devices: Sequence[int]) -> Iterator[None]:
+        """Hold devices; see :class:`rlinf_core.runtime.lease.Leases`."""
+        if worker not in self._resident:
+            self._leases.ask(worker, devices, worker.order)
+            with self.span("wait", "device"):
+                self.baton.wait(lambda: self._let_in(worker), "a device")
+            with self.span("switch", "onload"):
+                worker.worker.onload()
+        worker.in_lease += 1
+        try:
+            yield
+        finally:
+            worker.in_lease -= 1
+
+    def _let_in(self, worker: _Inline) -> bool:
+        """Move the leases on; who has to leave is not running, and is offloaded from here."""
+        changed = True
+        while changed:
+            granted, leaving = self._leases.advance()
+            self._resident.update(granted)
+            self._leaving += leaving
+            changed = False
+            for other in [other for other in self._leaving if not other.in_lease]:
+                with self.span("switch", "offload"):
+                    other.worker.offload()
+                self._leaving.remove(other)
+                self._resident.discard(other)
+                self._leases.left(other)
+                changed = True
+        return worker in self._resident
 
     def interrupt(self) -> None:
         """Give the driver the baton at the next hand-over, with ``KeyboardInterrupt``."""

@@ -7,8 +7,12 @@ their ``"module:Class"`` string only.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
+from rlinf_core.errors import did_you_mean
 from rlinf_core.placement import Device, GroupPlace
 from rlinf_core.protocols.runtime import WorkerSpec
 
@@ -52,6 +56,17 @@ class Worker:
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self.lease: Callable[[], AbstractContextManager[object]] = nullcontext
+        """Hold this worker's devices for as long as the block lasts, where it takes turns on them.
+
+        Compute on a device within it, and wait for channels outside of it.
+        """
+
+    def offload(self) -> None:
+        """Free the devices for another worker; called outside of :attr:`lease`."""
+
+    def onload(self) -> None:
+        """Come back to the devices; called when :attr:`lease` is entered again."""
 
     def close(self) -> None:
         """Free everything; called once, also after a failure."""
@@ -64,3 +79,18 @@ def make_worker(spec: WorkerSpec, place: Place) -> Worker:
     if not isinstance(worker, Worker):
         raise TypeError(f"{spec.target} made a {type(worker).__name__}; wanted a Worker")
     return worker
+
+
+def public_method(worker: Worker | None, name: str) -> Callable[..., Any]:
+    """Return the method that a driver may call by this name.
+
+    Raises:
+        AttributeError: there is none; close matches are named.
+    """
+    method = None if name.startswith("_") else getattr(worker, name, None)
+    if method is None:
+        known = [m for m in dir(worker) if not m.startswith("_")]
+        raise AttributeError(
+            f"{type(worker).__name__} has no method {name!r}.{did_you_mean(name, known)}"
+        )
+    return method  # type: ignore[no-any-return]

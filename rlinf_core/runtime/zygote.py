@@ -53,6 +53,11 @@ class Child(Connection):
         self._pid = 0
 
     @property
+    def started(self) -> bool:
+        """Whether its first message has been heard."""
+        return bool(self._pid)
+
+    @property
     def pid(self) -> int:
         """Process id, which is the child's first message; waits until it runs."""
         if not self._pid:

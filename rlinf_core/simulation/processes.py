@@ -8,7 +8,6 @@ in ``environment.py``.
 from __future__ import annotations
 
 import contextlib
-import os
 import selectors
 import time
 import warnings
@@ -23,6 +22,7 @@ from rlinf_core.data.batch import Batch
 from rlinf_core.errors import RuntimeFailure, SimulatorError, did_you_mean
 from rlinf_core.protocols.simulator import Autoreset, EnvSlots, Spaces, StateId, Step
 from rlinf_core.runtime.baton import raise_if_cancelled
+from rlinf_core.runtime.limits import processors
 from rlinf_core.runtime.zygote import Child
 from rlinf_core.simulation.environment import Assignment, Fault
 from rlinf_core.simulation.layout import OUTCOMES, fields, shares, to_arrays, to_tensors
@@ -80,7 +80,7 @@ class ProcessSimulator:
         self._arrays["ended"][:] = True  # nothing runs before its first reset
         has_task = "task" in spaces.observation.spaces
         self._tasks = [""] * count if has_task else None
-        self._rows = shares(count, min(processes or _processors(), count))
+        self._rows = shares(count, min(processes or processors(), count))
         self._ready, self._closed, self._broken = False, False, ""
         self._zygote = borrow(imports, variables or {})
         self._children: list[Child] = []
@@ -280,10 +280,3 @@ class ProcessSimulator:
         if self._tasks is not None:
             entries["task"] = list(self._tasks)
         return Batch(entries, len(self.slots.ids))
-
-
-def _processors() -> int:
-    """Return how many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -128,7 +128,7 @@ def test_the_flow_and_the_runtime_can_be_imported():
     code = """
         import rlinf_core.runs.train, rlinf_core.runs.evaluate, rlinf_core.runs.embodied
         import rlinf_core.runtime.inline, rlinf_core.builtin.accelerators
-        import rlinf_core.builtin.console, rlinf_core.builtin.jsonl, rlinf_core.builtin.fifo
+        import rlinf_core.builtin.console, rlinf_core.builtin.jsonl, rlinf_core.runtime.dequeue
     """
     done = run(code)
     assert done.returncode == 0, done.stderr

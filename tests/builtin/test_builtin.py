@@ -14,7 +14,6 @@ from rlinf_core.builtin.accelerators import Cpu, Cuda
 from rlinf_core.builtin.config import ConsoleConfig, DirectConfig
 from rlinf_core.builtin.console import ConsoleLogger
 from rlinf_core.builtin.direct import DirectEngine
-from rlinf_core.builtin.fifo import Fifo
 from rlinf_core.builtin.jsonl import JsonlLogger
 from rlinf_core.builtin.memory import MemoryTransport
 from rlinf_core.data.batch import Batch
@@ -24,6 +23,7 @@ from rlinf_core.protocols.logger import RunInfo
 from rlinf_core.protocols.policy import Mode
 from rlinf_core.protocols.simulator import EnvSlots
 from rlinf_core.protocols.weight_transport import Layout
+from rlinf_core.runtime.dequeue import Fifo
 from rlinf_core.runtime.inline import InlineRuntime
 from rlinf_core.testing import ToyConfig, ToyPolicy, ToySimulator
 from rlinf_core.transport.weights import WeightStream

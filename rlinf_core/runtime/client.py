@@ -1,0 +1,185 @@
+"""A worker's, or the driver's, end of the switchboard: channels and leases.
+
+One request is under way at a time. While it waits for the answer, a worker that is asked to leave
+its devices does so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rlinf_core.protocols.runtime import ChannelSpec, Span
+from rlinf_core.runtime.baton import Cancelled
+from rlinf_core.runtime.connection import Connection
+from rlinf_core.runtime.link import Link, Memory
+from rlinf_core.runtime.switchboard import Verb
+from rlinf_core.runtime.timer import Timer
+
+
+class Client:
+    """Speaks to the switchboard for one process.
+
+    Args:
+        name: ``group[rank]`` or "driver".
+        connection: the socket to the switchboard.
+        memory: this process's shared memory.
+    """
+
+    def __init__(self, name: str, connection: Connection, memory: Memory) -> None:
+        self.name, self._connection, self._memory = name, connection, memory
+        self._link = Link(connection, memory)
+        self._spans: list[Span] = []
+        self._resident = False
+        self._in_lease = 0
+        self.offload: Callable[[], None] = lambda: None
+
+    # --- channels --------------------------------------------------------------------------------
+
+    def put(
+        self,
+        name: str,
+        spec: ChannelSpec,
+        item: Any,
+        key: Any,
+        weight: float,
+        version: int | None,
+    ) -> None:
+        """Add an item to a channel, waiting for room."""
+        with self.span("transfer", name):
+            parcel = self._memory.pack(item)
+        with self.span("wait", name):
+            self._ask((Verb.PUT, name, spec, parcel, key, weight, version), [parcel])
+
+    def get(
+        self, name: str, spec: ChannelSpec, key: Any, weight: float | None, version: int | None
+    ) -> list[Any]:
+        """Take one item, or items by weight, waiting for them."""
+        with self.span("wait", name):
+            (parcels,) = self._ask((Verb.GET, name, spec, key, weight, version))
+        with self.span("transfer", name):
+            return [self._memory.unpack(parcel) for parcel in parcels]
+
+    def close_channel(self, name: str, spec: ChannelSpec) -> None:
+        """End a stream."""
+        self._ask((Verb.CLOSE, name, spec))
+
+    # --- leases ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def lease(
+        self, devices: Sequence[int], order: int, onload: Callable[[], None]
+    ) -> Iterator[None]:
+        """Hold devices; see :class:`rlinf_core.runtime.lease.Leases`."""
+        if not self._in_lease:
+            self.obey()
+            if not self._resident:
+                with self.span("wait", "device"):
+                    self._ask((Verb.ENTER, tuple(devices), order))
+                self._resident = True
+                with self.span("switch", "onload"):
+                    onload()
+        self._in_lease += 1
+        try:
+            yield
+        finally:
+            self._in_lease -= 1
+
+    def obey(self) -> None:
+        """Leave the devices if that was asked for meanwhile."""
+        while not self._in_lease and self._connection.wait(0):
+            self._hear()
+
+    # --- within ----------------------------------------------------------------------------------
+
+    def fileno(self) -> int:
+        """Return the descriptor, for selectors."""
+        return self._connection.fileno()
+
+    def span(self, kind: str, name: str) -> Timer:
+        """Time a block."""
+        return Timer(self._spans, self.name, kind, name)
+
+    def spans(self) -> list[Span]:
+        """Return the spans since the last call, and forget them."""
+        taken, self._spans[:] = list(self._spans), []
+        return taken
+
+    def leave(self) -> None:
+        """Say that this process is about to end, and that it is no failure."""
+        self._link.send((Verb.BYE,))
+        self._connection.close()
+
+    def _ask(self, message: object, parcels: Sequence[Any] = ()) -> Sequence[Any]:
+        try:
+            self._link.send(message, parcels)
+            while (answer := self._hear()) is None:
+                pass
+        except (EOFError, OSError):  # the switchboard ends with the driver
+            raise Cancelled from None
+        verb, *content = answer
+        if verb is Verb.FAILED:
+            raise content[0]
+        if verb is Verb.CANCELLED:
+            raise Cancelled
+        return tuple(content)
+
+    def _hear(self) -> Any:
+        """Return the next answer; None where it was the wish that the devices be left."""
+        message = self._link.receive()
+        if message[0] is not Verb.LEAVE:
+            return message
+        if self._resident:
+            with self.span("switch", "offload"):
+                self.offload()
+            self._resident = False
+        self._link.send((Verb.LEFT,))
+        return None
+
+
+_client: list[Client] = []
+"""The client of this process; channels that come as arguments attach to it."""
+
+
+def use(client: Client) -> None:
+    """Make a client the one of this process."""
+    _client[:] = [client]
+
+
+class ProcessChannel:
+    """A channel of the ``processes`` runtime, wherever it is held.
+
+    Args:
+        name: of the channel.
+        spec: how it behaves.
+        client: speaks for the process that holds it.
+    """
+
+    def __init__(self, name: str, spec: ChannelSpec, client: Callable[[], Client]) -> None:
+        self.name, self._spec, self._client = name, spec, client
+
+    def put(
+        self, item: Any, key: Any = None, weight: float = 1.0, version: int | None = None
+    ) -> None:
+        """Add an item, waiting while the channel is full."""
+        self._client().put(self.name, self._spec, item, key, weight, version)
+
+    def get(self, key: Any = None, version: int | None = None) -> Any:
+        """Return the next item of ``key``, waiting for it."""
+        return self._client().get(self.name, self._spec, key, None, version)[0]
+
+    def get_batch(self, weight: float, key: Any = None, version: int | None = None) -> list[Any]:
+        """Return items until their weights add up to ``weight``."""
+        return self._client().get(self.name, self._spec, key, weight, version)
+
+    def close(self) -> None:
+        """End the stream; what is in it can still be read."""
+        self._client().close_channel(self.name, self._spec)
+
+    def __reduce__(self) -> Any:
+        return _attach, (self.name, self._spec)
+
+
+def _attach(name: str, spec: ChannelSpec) -> ProcessChannel:
+    return ProcessChannel(name, spec, lambda: _client[0])

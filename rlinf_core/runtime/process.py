@@ -1,0 +1,129 @@
+"""What runs in a worker's process: make the worker, do as the driver calls, in order.
+
+From the driver come ``("call", number, method, parcel of (args, kwargs))`` and ``("end",)``. To it
+go ``("result", number, seconds, parcel of (result, spans))`` and, as the last thing that a worker
+says, ``("failed", number, method, error, traceback)``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import selectors
+import socket
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlinf_core.errors import RuntimeFailure
+from rlinf_core.protocols.runtime import Span, WorkerSpec
+from rlinf_core.runtime.baton import Cancelled
+from rlinf_core.runtime.client import Client, use
+from rlinf_core.runtime.connection import Connection
+from rlinf_core.runtime.limits import raise_open_files
+from rlinf_core.runtime.link import Link, Memory, Parcel
+from rlinf_core.runtime.worker import Place, Worker, make_worker, public_method
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What a process is to be.
+
+    Attributes:
+        name: ``group[rank]``.
+        order: number of its group in the order of launching.
+        spec: what the worker is.
+        place: where it finds itself.
+        environment: variables on top of those there are.
+        threads: threads that torch may use.
+    """
+
+    name: str
+    order: int
+    spec: WorkerSpec
+    place: Place
+    environment: Mapping[str, str]
+    threads: int
+
+
+def serve(connection: Connection, assignment: Assignment, fds: Sequence[int]) -> None:
+    """Be the worker until the driver says that it is enough, or goes away."""
+    raise_open_files()
+    os.environ.update(assignment.environment)
+    importlib.import_module("torch").set_num_threads(assignment.threads)
+    memory = Memory(assignment.name)
+    client = Client(assignment.name, Connection(socket.socket(fileno=fds[0])), memory)
+    use(client)
+    _Process(Link(connection, memory), memory, client, assignment).run()
+
+
+class _Process:
+    def __init__(
+        self, driver: Link, memory: Memory, client: Client, assignment: Assignment
+    ) -> None:
+        self._driver, self._memory, self._client = driver, memory, client
+        self._assignment = assignment
+
+    def run(self) -> None:
+        number, method, worker = -1, "start", None
+        try:
+            worker = self._make()
+            while True:
+                message = self._next()
+                if message[0] == "end":
+                    break
+                _, number, method, parcel = message
+                self._call(number, method, public_method(worker, method), parcel)
+        except (Cancelled, EOFError, BrokenPipeError):  # the runtime closes, or the driver is gone
+            pass
+        except BaseException as error:
+            text = traceback.format_exc()
+            self._driver.send(("failed", number, method, _portable(error), text))
+            raise
+        else:
+            self._client.leave()
+        finally:
+            if worker is not None:
+                worker.close()
+
+    def _make(self) -> Worker:
+        assignment = self._assignment
+        worker = make_worker(assignment.spec, assignment.place)
+        if assignment.spec.takes_turns:
+            devices = [device.index for device in assignment.place.devices]
+            self._client.offload = worker.offload
+            worker.lease = lambda: self._client.lease(devices, assignment.order, worker.onload)
+        return worker
+
+    def _next(self) -> Any:
+        """Wait for the driver, and meanwhile leave the devices if somebody wants them."""
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._driver.connection, selectors.EVENT_READ)
+            if self._assignment.spec.takes_turns:
+                waiting.register(self._client, selectors.EVENT_READ)
+            while True:
+                for ready, _ in waiting.select():
+                    if ready.fileobj is not self._client:
+                        return self._driver.receive()
+                    self._client.obey()
+
+    def _call(self, number: int, name: str, method: Callable[..., Any], parcel: Parcel) -> None:
+        args, kwargs = self._memory.unpack(parcel)
+        began = time.monotonic_ns()
+        result = method(*args, **kwargs)
+        ended = time.monotonic_ns()
+        spans = [Span(self._assignment.name, "call", name, began, ended), *self._client.spans()]
+        answer = self._memory.pack((result, spans))
+        self._driver.send(("result", number, (ended - began) / 1e9, answer), [answer])
+
+
+def _portable(error: BaseException) -> BaseException:
+    """Return an error that the driver can unpickle: the same, or one that says the same."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeFailure(f"{type(error).__name__}: {error}")
+    return error

@@ -1,0 +1,277 @@
+"""Switchboard: the process that keeps all channels and leases of the ``processes`` runtime.
+
+It reads no item and imports no torch: a channel holds parcels, and memory passes by as file
+descriptors. Every worker, and the driver, has one link to it. A request that cannot be answered yet
+is parked; after each message whatever can now be answered is. One thread, no locks: what happens
+to a channel happens in one order.
+
+Messages to it are the tuples below :class:`Verb`; each is answered by one message, but for those
+that say they are not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import selectors
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlinf_core.errors import RuntimeFailure
+from rlinf_core.plugins.resolve import resolve_ref
+from rlinf_core.protocols.runtime import ChannelSpec
+from rlinf_core.runtime.connection import Connection
+from rlinf_core.runtime.dequeue import Fifo
+from rlinf_core.runtime.lease import Leases
+from rlinf_core.runtime.limits import raise_open_files
+from rlinf_core.runtime.link import Link, Parcel, Registry
+from rlinf_core.runtime.queue import ItemQueue, Request
+
+
+class Verb(enum.Enum):
+    """What a message is about."""
+
+    # from a worker or the driver
+    PUT = enum.auto()  # channel, spec, parcel, key, weight, version -> DONE
+    GET = enum.auto()  # channel, spec, key, weight, version -> ITEMS
+    CLOSE = enum.auto()  # channel, spec -> DONE
+    ENTER = enum.auto()  # devices, order -> DONE, when they are free
+    LEFT = enum.auto()  # not answered: devices are free
+    BYE = enum.auto()  # not answered: what follows is no failure
+    # from the driver
+    JOIN = enum.auto()  # name; comes with a socket; not answered
+    CANCEL = enum.auto()  # not answered: nobody waits for anything any more
+    # from the switchboard
+    DONE = enum.auto()
+    ITEMS = enum.auto()  # parcels
+    FAILED = enum.auto()  # error
+    CANCELLED = enum.auto()
+    LEAVE = enum.auto()  # not asked for: free the devices and say LEFT
+
+
+@dataclass
+class _Client:
+    name: str
+    link: Link
+    order: int
+    wrote: set[str] = field(default_factory=set)
+    leaves: bool = False
+
+
+@dataclass
+class _Put:
+    client: _Client
+    parcel: Parcel
+    key: Any
+    weight: float
+    version: int | None
+
+
+class _Channel:
+    """A queue, and who waits for it."""
+
+    def __init__(self, name: str, spec: ChannelSpec) -> None:
+        policy = resolve_ref(spec.policy)() if spec.policy is not None else Fifo()
+        self.queue = ItemQueue(name, spec, policy)
+        self.puts: deque[_Put] = deque()
+        self.gets: list[tuple[_Client, Request]] = []
+
+
+def serve(connection: Connection, arguments: object, fds: Sequence[int]) -> None:
+    """Run the switchboard until the driver goes away. ``connection`` is the driver's."""
+    raise_open_files()
+    Switchboard(connection).run()
+
+
+class Switchboard:
+    """All channels and leases; see the module."""
+
+    def __init__(self, driver: Connection) -> None:
+        self._driver, self._segments = driver, Registry()
+        self._selector = selectors.DefaultSelector()
+        self._clients: dict[str, _Client] = {}
+        self._channels: dict[str, _Channel] = {}
+        self._leases = Leases()
+        self._entering: set[str] = set()  # who waits for a lease
+        self._cancelled = False
+        self._verbs: dict[Verb, Callable[..., None]] = {
+            Verb.PUT: self._put,
+            Verb.GET: self._get,
+            Verb.CLOSE: self._close,
+            Verb.ENTER: self._enter,
+            Verb.LEFT: self._left,
+            Verb.BYE: self._bye,
+        }
+
+    def run(self) -> None:
+        """Answer until the driver's end is closed."""
+        self._selector.register(self._driver, selectors.EVENT_READ, None)
+        while True:
+            for ready, _ in self._selector.select():
+                if ready.data is not None:
+                    self._hear(ready.data)
+                elif not self._obey():
+                    return
+
+    # --- the driver ------------------------------------------------------------------------------
+
+    def _obey(self) -> bool:
+        try:
+            verb, *rest = self._driver.receive()
+        except EOFError:
+            return False
+        if verb is Verb.JOIN:
+            name = rest[0]
+            end = Connection(socket.socket(fileno=self._driver.fds.pop()))
+            client = _Client(name, Link(end, self._segments), len(self._clients))
+            self._clients[name] = client
+            self._selector.register(end, selectors.EVENT_READ, client)
+        else:
+            self._cancel()
+        return True
+
+    def _cancel(self) -> None:
+        self._cancelled = True
+        waiting = [put.client for c in self._channels.values() for put in c.puts]
+        waiting += [client for c in self._channels.values() for client, _ in c.gets]
+        waiting += [client for client in self._clients.values() if client.name in self._entering]
+        self._channels = {}
+        for client in waiting:
+            self._answer(client, Verb.CANCELLED)
+
+    # --- clients ---------------------------------------------------------------------------------
+
+    def _hear(self, client: _Client) -> None:
+        try:
+            verb, *rest = client.link.receive()
+        except (EOFError, OSError):
+            self._lose(client)
+            return
+        if self._cancelled and verb not in (Verb.LEFT, Verb.BYE):
+            self._answer(client, Verb.CANCELLED)
+            return
+        try:
+            self._verbs[verb](client, *rest)
+        except RuntimeFailure as error:
+            self._answer(client, Verb.FAILED, error)
+
+    def _lose(self, client: _Client) -> None:
+        """A worker is gone: whoever waits for what it would have written is told."""
+        self._selector.unregister(client.link.connection)
+        client.link.connection.close()
+        del self._clients[client.name]
+        self._leases.forget(client.name)
+        self._entering.discard(client.name)
+        for name, channel in self._channels.items():
+            channel.puts = deque(put for put in channel.puts if put.client is not client)
+            for asker, request in channel.gets:
+                if asker is client:
+                    channel.queue.withdraw(request)
+            channel.gets = [get for get in channel.gets if get[0] is not client]
+            if name in client.wrote and not client.leaves:
+                channel.queue.lose(f"{client.name}, which wrote to it, is gone")
+            self._progress(channel)
+        self._move_leases()
+
+    def _bye(self, client: _Client) -> None:
+        client.leaves = True
+
+    # --- channels --------------------------------------------------------------------------------
+
+    def _channel(self, name: str, spec: ChannelSpec) -> _Channel:
+        if name not in self._channels:
+            self._channels[name] = _Channel(name, spec)
+        return self._channels[name]
+
+    def _put(
+        self,
+        client: _Client,
+        name: str,
+        spec: ChannelSpec,
+        parcel: Parcel,
+        key: Any,
+        weight: float,
+        version: int | None,
+    ) -> None:
+        client.wrote.add(name)
+        channel = self._channel(name, spec)
+        channel.puts.append(_Put(client, parcel, key, weight, version))
+        self._progress(channel)
+
+    def _get(
+        self,
+        client: _Client,
+        name: str,
+        spec: ChannelSpec,
+        key: Any,
+        weight: float | None,
+        version: int | None,
+    ) -> None:
+        channel = self._channel(name, spec)
+        channel.queue.announce(version)
+        channel.gets.append((client, channel.queue.ask(client.name, key, weight)))
+        self._progress(channel)
+
+    def _close(self, client: _Client, name: str, spec: ChannelSpec) -> None:
+        channel = self._channel(name, spec)
+        channel.queue.close()
+        self._answer(client, Verb.DONE)
+        self._progress(channel)
+
+    def _progress(self, channel: _Channel) -> None:
+        """Let in what there is room for, and hand out what was asked for; readers first."""
+        moved = True
+        while moved:
+            moved = False
+            for get in [get for get in channel.gets if get[1].settled]:
+                channel.gets.remove(get)
+                self._deliver(*get)
+                moved = True
+            while channel.puts and channel.queue.room():
+                self._let_in(channel, channel.puts.popleft())
+                moved = True
+
+    def _deliver(self, client: _Client, request: Request) -> None:
+        if request.error is not None:
+            self._answer(client, Verb.FAILED, request.error)
+        else:
+            parcels = request.result()
+            self._answer(client, Verb.ITEMS, parcels, parcels=parcels)
+
+    def _let_in(self, channel: _Channel, put: _Put) -> None:
+        try:
+            channel.queue.put(put.parcel, put.key, put.weight, put.version)
+        except RuntimeFailure as error:
+            self._answer(put.client, Verb.FAILED, error)
+        else:
+            self._answer(put.client, Verb.DONE)
+
+    # --- leases ----------------------------------------------------------------------------------
+
+    def _enter(self, client: _Client, devices: Sequence[int], order: int) -> None:
+        self._entering.add(client.name)
+        self._leases.ask(client.name, devices, order)
+        self._move_leases()
+
+    def _left(self, client: _Client) -> None:
+        self._leases.left(client.name)
+        self._move_leases()
+
+    def _move_leases(self) -> None:
+        granted, leaving = self._leases.advance()
+        for name in leaving:
+            self._answer(self._clients[str(name)], Verb.LEAVE)
+        for name in granted:
+            self._entering.discard(str(name))
+            self._answer(self._clients[str(name)], Verb.DONE)
+
+    # --- within ----------------------------------------------------------------------------------
+
+    def _answer(
+        self, client: _Client, verb: Verb, *content: Any, parcels: Sequence[Parcel] = ()
+    ) -> None:
+        with contextlib.suppress(OSError):  # it is gone, which shows at its end of the link
+            client.link.send((verb, *content), parcels)
