@@ -104,6 +104,9 @@ class CollectConfig(Config):
     """Groups of environments that take turns, so that simulating and acting overlap."""
     chunk: int = Field(default=1, ge=1, le=MOST_CHUNK)
     """Actions per chunk."""
+    max_staleness: int = Field(default=0, ge=0, le=100)
+    """How many versions the weights that act may lag behind those that learn. 0 is on-policy; with
+    k, up to k further iterations are collected while one is learned from."""
 
 
 class UpdateConfig(Config):

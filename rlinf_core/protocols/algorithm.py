@@ -29,11 +29,15 @@ class Needs:
         values: rollouts must carry state values, and values of final observations.
         group_size: this many consecutive rows share an initial state and are never split.
         reference_logp: rollouts must be scored by a frozen reference policy.
+        proximal_logp: rollouts must be scored by the weights that an update starts from, as an
+            entry ``proximal_logp``; they differ from those that acted where training is
+            asynchronous.
     """
 
     values: bool = False
     group_size: int = 1
     reference_logp: bool = False
+    proximal_logp: bool = False
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,10 @@ class TrainingBackend(Protocol):
         """
         ...
 
+    def score(self, microbatches: Sequence[Batch]) -> list[Eval]:
+        """Return ``policy.evaluate`` of each micro-batch under the weights of now, no gradients."""
+        ...
+
     def advance(self) -> None:
         """Tell the schedule that an iteration is over."""
         ...

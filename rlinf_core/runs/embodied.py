@@ -10,6 +10,7 @@ is the runtime's and the placement's affair; neither changes this file.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 from rlinf_core.capability import Capability
 from rlinf_core.config.validate import Run
 from rlinf_core.data.outcomes import summary
-from rlinf_core.protocols.runtime import Runtime
+from rlinf_core.protocols.runtime import ChannelSpec, Future, Runtime
 from rlinf_core.protocols.weight_transport import Layout
 from rlinf_core.runs.checkpoint import Checkpoint
 from rlinf_core.runs.evaluation import Evaluation, Evaluator, check_states
@@ -70,9 +71,12 @@ class EmbodiedRun:
         self._evaluator = Evaluator(session, self._rollout)
         self._observations = runtime.channel("observations")
         self._actions = runtime.channel("actions")
-        self._trajectories = runtime.channel("trajectories")
+        self._trajectories = runtime.channel(
+            "trajectories", ChannelSpec(max_staleness=collect.max_staleness)
+        )
         self._keys = stage_keys(self._simulation.size, collect.stages)
         self._step, self._env_steps = 0, 0
+        self._collecting: deque[tuple[Future, Future]] = deque()
 
         spaces = self._simulation.call("spaces").wait()[0]
         check_states(self._simulation, run.config.evaluation.split, run.config.evaluation.episodes)
@@ -82,22 +86,23 @@ class EmbodiedRun:
             future.wait()
         self._sync_weights()
 
-    def iterate(self) -> Iteration:
-        """Collect, learn, send the new weights."""
+    @property
+    def collecting(self) -> int:
+        """How many iterations beyond the last one have been begun."""
+        return len(self._collecting)
+
+    def iterate(self, ahead: int = 0) -> Iteration:
+        """Collect, learn, send the new weights.
+
+        Args:
+            ahead: how many iterations after this one may begin to collect while it learns; at most
+                the run's ``max_staleness`` do. They have to be iterated before a checkpoint.
+        """
         collect = self._config.collect
         began = time.perf_counter()
-        simulated = self._simulation.call(
-            "collect", collect.steps, self._observations, self._actions
-        )
-        acted = self._rollout.call(
-            "serve",
-            self._step * collect.steps,
-            collect.steps,
-            self._keys,
-            self._observations,
-            self._actions,
-            self._trajectories,
-        )
+        while self.collecting <= min(ahead, collect.max_staleness) or not self._collecting:
+            self._collecting.append(self._collect(self._step + self.collecting))
+        simulated, acted = self._collecting.popleft()
         trained = self._training.call(
             "update", self._step, collect.steps * collect.envs, self._trajectories
         )
@@ -120,6 +125,16 @@ class EmbodiedRun:
         }
         return Iteration(self._step, self._env_steps, metrics)
 
+    def _collect(self, step: int) -> tuple[Future, Future]:
+        """Begin to collect an iteration, as soon as the one before is collected."""
+        steps = self._config.collect.steps
+        channels = self._observations, self._actions
+        simulated = self._simulation.call("collect", steps, *channels)
+        acted = self._rollout.call(
+            "serve", step * steps, steps, self._keys, *channels, self._trajectories
+        )
+        return simulated, acted
+
     # --- weights ---------------------------------------------------------------------------------
 
     def _open_weights(self, runtime: Runtime) -> None:
@@ -132,7 +147,8 @@ class EmbodiedRun:
         sent = self._training.call("send_weights")
         received = self._rollout.call("receive_weights")
         sent.wait()
-        received.wait()
+        if not self._collecting:  # else it receives them when it has collected what it is at
+            received.wait()
 
     # --- evaluation ------------------------------------------------------------------------------
 

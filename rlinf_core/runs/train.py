@@ -205,8 +205,8 @@ class _Training:
         if self._stop.wanted():
             raise KeyboardInterrupt  # nothing was written yet
         self._begin(checkpoint)
-        while self._step < self._config.steps and not self._stop.wanted():
-            iteration = self._embodied.iterate()
+        while self._goes_on():
+            iteration = self._embodied.iterate(self._ahead())
             self._step, self._env_steps = iteration.step, iteration.env_steps
             self._metrics = self._with_evaluation(iteration.metrics)
             self._loggers.log(self._step, self._metrics)
@@ -218,6 +218,20 @@ class _Training:
         if self._stop.wanted() and self._step < self._config.steps:
             return self._result("interrupted")
         return self._finish()
+
+    def _goes_on(self) -> bool:
+        """Return whether to iterate once more; what has begun to collect is always learned from."""
+        if self._embodied.collecting:
+            return True
+        return self._step < self._config.steps and not self._stop.wanted()
+
+    def _ahead(self) -> int:
+        """Return how many iterations follow this one before the next checkpoint."""
+        if self._stop.wanted():
+            return 0
+        every = self._config.checkpoint.every or self._config.steps
+        checkpoint = (self._step // every + 1) * every
+        return min(checkpoint, self._config.steps) - self._step - 1
 
     def _begin(self, checkpoint: Checkpoint | None) -> None:
         """Write the first files: from here on the run is known to work."""

@@ -60,9 +60,10 @@ class RolloutWorker(Worker):
     def build(self, spaces: Spaces) -> None:
         """Make the policy."""
         self._shape = (self._chunk, *spaces.action.shape)
-        self._engine.build(
-            policy_factory(self._model, self._model_config, spaces, self._chunk, self._seed)
-        )
+        with self.lease():
+            self._engine.build(
+                policy_factory(self._model, self._model_config, spaces, self._chunk, self._seed)
+            )
 
     def open_weights(self, channel: Channel, source: Layout, target: Layout) -> None:
         """Get ready to receive weights through ``channel``."""
@@ -107,7 +108,7 @@ class RolloutWorker(Worker):
         for key in mine:
             message = observations.get(key=key)
             self._outcome(builders[key], message)
-            last = self._engine.act(message["obs"], None, Mode.VALUE)
+            last = self._infer(message["obs"], None, Mode.VALUE)
             trajectory = builders[key].build(last.value)
             rows = len(trajectory) * len(message)
             trajectories.put(trajectory, weight=rows, version=self._engine.version)
@@ -121,19 +122,30 @@ class RolloutWorker(Worker):
                 if message is None:
                     mine.remove(key)
                 else:
-                    actions.put(
-                        self._engine.act(message["obs"], None, Mode.GREEDY).actions, key=key
-                    )
+                    act = self._infer(message["obs"], None, Mode.GREEDY)
+                    actions.put(act.actions, key=key)
+
+    def offload(self) -> None:
+        """Free the device for whoever takes turns with this worker."""
+        self._engine.sleep()
+
+    def onload(self) -> None:
+        """Come back to it."""
+        self._engine.wake()
 
     def close(self) -> None:
         """Close the engine."""
         self._engine.close()
 
+    def _infer(self, obs: Batch, draws: Draws | None, mode: Mode) -> Act:
+        with self.lease():
+            return self._engine.act(obs, draws, mode)
+
     def _act(self, builder: TrajectoryBuilder, message: Batch, step: int) -> Tensor:
         ids = message["env"]  # [n]
         numbers = torch.full_like(ids, step)  # [n]
         draws = Draws(self._seed, ids.tolist(), numbers.tolist())
-        act = self._engine.act(message["obs"], draws, Mode.SAMPLE)
+        act = self._infer(message["obs"], draws, Mode.SAMPLE)
         self._check(act, len(message))
         assert act.actions is not None
         builder.act(
@@ -163,7 +175,7 @@ class RolloutWorker(Worker):
         final_values = None
         if "final_obs" in message:
             truncated = (message["truncated"] & message["valid"]).any(dim=1)  # [n]
-            act = self._engine.act(message["final_obs"].rows(truncated), None, Mode.VALUE)
+            act = self._infer(message["final_obs"].rows(truncated), None, Mode.VALUE)
             if act.value is not None:
                 final_values = torch.zeros(len(message), dtype=act.value.dtype)  # [n]
                 final_values[truncated] = act.value

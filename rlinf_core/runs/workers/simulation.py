@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
+from rlinf_core.data.batch import Batch
 from rlinf_core.data.outcomes import Episode
 from rlinf_core.data.tree import load_tree, save_tree
 from rlinf_core.errors import RequestError, SimulatorError
@@ -86,14 +88,17 @@ class SimulationWorker(Worker):
         """Step every environment ``steps`` times; return the episodes that ended."""
         finished: list[Episode] = []
         for key, stage in self._keyed():
-            observations.put(stage.greeting(), key=key)
+            with self.lease():
+                greeting = stage.greeting()
+            observations.put(greeting, key=key)
         for _ in range(steps):
             for key, stage in self._keyed():
-                message, ended = stage.step(actions.get(key=key))
+                message, ended = self._step(stage, actions.get(key=key))
                 observations.put(message, key=key)
                 finished += ended
         for _, stage in self._keyed():
-            stage.collected()
+            with self.lease():  # others learn meanwhile: the next rollout's resets cost no time
+                stage.collected()
         return finished
 
     def restart(self) -> bool:
@@ -153,7 +158,8 @@ class SimulationWorker(Worker):
         pictures = _Pictures(self._stages) if frames else None
         running = []
         for position, (key, stage) in enumerate(self._keyed()):
-            stage.assign(mine[position :: len(self._stages)])
+            with self.lease():
+                stage.assign(mine[position :: len(self._stages)])
             if stage.active():
                 observations.put(stage.message(), key=key)
                 running.append((key, stage))
@@ -161,9 +167,10 @@ class SimulationWorker(Worker):
                 observations.put(None, key=key)
         while running:
             if pictures is not None:
-                pictures.take()
+                with self.lease():
+                    pictures.take()
             for key, stage in list(running):
-                message, ended = stage.step(actions.get(key=key))
+                message, ended = self._step(stage, actions.get(key=key))
                 finished += ended
                 if stage.active():
                     observations.put(message, key=key)
@@ -172,13 +179,28 @@ class SimulationWorker(Worker):
                     running.remove((key, stage))
         if pictures is None:
             return finished, None, ""
-        pictures.take()
+        with self.lease():
+            pictures.take()
         return finished, pictures.stacked(), pictures.note
+
+    def offload(self) -> None:
+        """Free the device for whoever takes turns with this worker."""
+        for stage in self._stages:
+            stage.simulator.offload()
+
+    def onload(self) -> None:
+        """Come back to it."""
+        for stage in self._stages:
+            stage.simulator.onload()
 
     def close(self) -> None:
         """Close every simulator."""
         for stage in self._stages:
             stage.simulator.close()
+
+    def _step(self, stage: Stage, actions: Tensor) -> tuple[Batch, list[Episode]]:
+        with self.lease():
+            return stage.step(actions)
 
     def _keyed(self) -> list[tuple[tuple[int, int], Stage]]:
         return [((self.place.rank, number), stage) for number, stage in enumerate(self._stages)]

@@ -117,10 +117,10 @@ class Stage:
         return self.message().with_entries(**entries), finished
 
     def collected(self) -> None:
-        """End every episode of a group with the rollout, so that all begin the next one anew."""
+        """End every episode of a group with the rollout, and begin those of the next one."""
         if self._group_size > 1:
             self._episode = [number + 1 for number in self._episode]
-            self._obs = None
+            self._reset(torch.ones(len(self._ids), dtype=torch.bool))
 
     def _reset(self, mask: Tensor) -> None:
         """Start the next episode of each masked environment, where there is one."""

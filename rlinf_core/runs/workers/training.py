@@ -75,19 +75,27 @@ class TrainingWorker(Worker):
         """Make the policy and its optimizer."""
         # The core draws nothing from torch's own generator, but a model may (dropout, say).
         torch.manual_seed(stream_seed(self._seed, _TORCH, self.place.rank))
-        self._backend.build(
-            policy_factory(self._model, self._model_config, spaces, self._chunk, self._seed)
-        )
+        with self.lease():
+            self._backend.build(
+                policy_factory(self._model, self._model_config, spaces, self._chunk, self._seed)
+            )
 
     # --- one iteration ---------------------------------------------------------------------------
 
     def update(self, iteration: int, rows: int, trajectories: Channel) -> dict[str, float]:
         """Learn from the next ``rows`` rows of trajectories; return means over optimizer steps."""
-        pieces: list[Batch] = trajectories.get_batch(weight=rows)
+        version = self._backend.export().header.version
+        pieces: list[Batch] = trajectories.get_batch(weight=rows, version=version)
+        with self.lease():
+            return self._learn(iteration, Batch.cat(pieces, dim=1), version)
+
+    def _learn(self, iteration: int, trajectory: Batch, version: int) -> dict[str, float]:
         began = time.perf_counter()
-        trajectory = Batch.cat(pieces, dim=1).to(self._device)  # [T, N, ...]
+        trajectory = trajectory.to(self._device)  # [T, N, ...]
         prepared = self._algorithm.advantages(trajectory, self._backend.reduce)
         flat = prepared.flatten()  # [T*N, ...]
+        if self._algorithm.needs.proximal_logp:
+            flat = flat.with_entries(proximal_logp=self._score(flat))
 
         history: list[dict[str, float]] = []
         for minibatch in self._minibatches(flat, len(prepared), iteration):
@@ -113,6 +121,7 @@ class TrainingWorker(Worker):
         means = {f"train/{n}": math.fsum(m[n] for m in history) / len(history) for n in names}
         return means | {
             "train/optimizer_steps": float(len(history)),
+            "train/staleness": float((version - trajectory["version"]).float().mean()),
             "executed_steps": float(self._backend.reduce(trajectory["valid"].sum())),
             "time/update_s": time.perf_counter() - began,
         }
@@ -132,6 +141,11 @@ class TrainingWorker(Worker):
             order = units[torch.randperm(len(units), generator=generator)].flatten()  # [B]
             for start in range(0, len(rows), self._minibatch_size):
                 yield rows.rows(order[start : start + self._minibatch_size])
+
+    def _score(self, rows: Batch) -> Tensor:
+        """Return log-probs of what was done [B, ...] under the weights of now."""
+        scored = self._backend.score(rows.split(self._microbatch_size))
+        return torch.cat([evaluation.logp for evaluation in scored])
 
     def _counts(self, minibatch: Batch) -> Counts:
         valid = minibatch["valid"]  # [B, C]
@@ -160,3 +174,13 @@ class TrainingWorker(Worker):
     def load(self, folder: str) -> None:
         """Continue from :meth:`save`."""
         self._backend.load(Path(folder))
+
+    # --- the device ------------------------------------------------------------------------------
+
+    def offload(self) -> None:
+        """Free the device for whoever takes turns with this worker."""
+        self._backend.offload()
+
+    def onload(self) -> None:
+        """Come back to it."""
+        self._backend.onload()

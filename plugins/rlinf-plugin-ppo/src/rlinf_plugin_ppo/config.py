@@ -34,6 +34,13 @@ class PPOConfig(Config):
     clip_ratio_high: float | None = Field(default=None, gt=0.0)
     """Another limit for ratios above 1, as in DAPO; null means ``clip_ratio``."""
 
+    decoupled: bool = False
+    """Clip around the weights that an update starts from, and correct for the older ones that acted
+    by an importance weight. For asynchronous runs (``collect.max_staleness``)."""
+
+    behave_weight_threshold: float | None = Field(default=None, gt=0.0)
+    """With ``decoupled``: decisions of a greater importance weight do not push; null keeps all."""
+
     dual_clip: float | None = Field(default=None, gt=1.0)
     """The loss of a bad action is at most this times its advantage; null means no limit."""
 

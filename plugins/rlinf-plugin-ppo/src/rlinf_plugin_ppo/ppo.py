@@ -29,10 +29,9 @@ class PPO:
     It keeps no state: what an update needs is in the batch.
     """
 
-    needs = Needs(values=True)
-
     def __init__(self, config: PPOConfig) -> None:
         self.config = config
+        self.needs = Needs(values=True, proximal_logp=config.decoupled)
 
     # --- once per iteration: what were the decisions worth? ------------------------------------
 
@@ -136,16 +135,28 @@ class PPO:
         # 2. The clipped surrogate (arXiv 1707.06347, eq. 7): ratio r = exp(logp - old logp), and
         #        loss = -min(r A, clip(r, 1 - eps, 1 + eps) A)
         #    Once a good decision is eps likelier than it was, pushing on gains nothing.
-        policy_loss, metrics = rl.ppo_loss(
-            logp,
-            old_logp,
-            rl.expand_trailing(minibatch["advantage"], logp),
-            mask,
-            clip_low=c.clip_ratio,
-            clip_high=c.clip_ratio if c.clip_ratio_high is None else c.clip_ratio_high,
-            dual_clip=c.dual_clip,
-            count=count,
-        )
+        advantage = rl.expand_trailing(minibatch["advantage"], logp)
+        clip = {
+            "clip_low": c.clip_ratio,
+            "clip_high": c.clip_ratio if c.clip_ratio_high is None else c.clip_ratio_high,
+            "dual_clip": c.dual_clip,
+        }
+        if not c.decoupled:
+            policy_loss, metrics = rl.ppo_loss(logp, old_logp, advantage, mask, **clip, count=count)
+        else:
+            #    Where the weights that acted are older than those the update starts from, the clip
+            #    is around the latter, and exp(proximal - old) corrects for the former (Hilton et
+            #    al. 2021, arXiv 2110.00641, sec. 3). Decisions that are left out still count.
+            policy_loss, metrics = rl.decoupled_ppo_loss(
+                logp,
+                old_logp,
+                rl.sum_to_level(minibatch["proximal_logp"], c.logprob_level, valid),
+                advantage,
+                mask,
+                **clip,
+                behave_weight_threshold=c.behave_weight_threshold,
+                count=count,
+            )
 
         # 3. The critic learns the returns (eq. 9, L^VF); there is one value per row.
         value_loss, value_metrics = rl.value_loss(

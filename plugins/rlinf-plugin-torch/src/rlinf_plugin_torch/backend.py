@@ -137,6 +137,15 @@ class TorchBackend:
         result["skipped"] = float(not finite)
         return result
 
+    @torch.no_grad()
+    def score(self, microbatches: Sequence[Batch]) -> list[Eval]:
+        """Return ``policy.evaluate`` of each micro-batch under the weights of now, no gradients."""
+        scored = []
+        for micro in microbatches:
+            with self._autocast():
+                scored.append(self.policy.evaluate(micro["replay"].to(self.device)))
+        return scored
+
     def advance(self) -> None:
         """Tell the schedule that an iteration is over; the weights' version goes up by one."""
         self.iteration += 1
