@@ -97,6 +97,22 @@ def _evaluate(
     raise typer.Exit(main(run, checkpoint, episodes, output, json, overrides or []))
 
 
+@app.command("trace")
+def _trace(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of a run.")],
+    picture: Annotated[
+        Path | None, typer.Option(help="Where to draw; FOLDER/timeline.png.")
+    ] = None,
+    began: Annotated[float | None, typer.Option("--from", help="Draw from this second.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Draw so many seconds.")] = None,
+    json: Json = False,
+) -> None:
+    """Say where the time of a run went, and draw it."""
+    from rlinf_core.cli.trace import main
+
+    raise typer.Exit(main(folder, picture, began, seconds, json))
+
+
 def main() -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 wrongly asked, 130 interrupted."""
     for stream in (sys.stdout, sys.stderr):

@@ -19,7 +19,8 @@ from typing import Any
 from rlinf_core.capability import Capability
 from rlinf_core.config.validate import Run
 from rlinf_core.data.outcomes import summary
-from rlinf_core.protocols.runtime import ChannelSpec, Future, Runtime
+from rlinf_core.flow.timeline import TimelineWriter
+from rlinf_core.protocols.runtime import ChannelSpec, Future, Runtime, Span
 from rlinf_core.protocols.weight_transport import Layout
 from rlinf_core.runs.checkpoint import Checkpoint
 from rlinf_core.runs.evaluation import Evaluation, Evaluator, check_states
@@ -59,7 +60,7 @@ class EmbodiedRun:
     def __init__(self, run: Run, runtime: Runtime, report: Callable[[str], None]) -> None:
         self._config = run.config
         self._report = report
-        session = Session(run, runtime)
+        self._session = session = Session(run, runtime)
         collect = run.config.collect
         # The episodes of a group end with the rollout, so none is under way at a checkpoint.
         groups = session.group_size
@@ -124,6 +125,14 @@ class EmbodiedRun:
             "time/env_steps_per_s": executed / (ended - began),
         }
         return Iteration(self._step, self._env_steps, metrics)
+
+    def timeline(self, path: Path) -> TimelineWriter:
+        """Return a writer of this run's timeline, which knows who runs where."""
+        return TimelineWriter(path, self._session.devices)
+
+    def spans(self) -> list[Span]:
+        """Return what workers did since the last time."""
+        return self._session.runtime.spans()
 
     def _collect(self, step: int) -> tuple[Future, Future]:
         """Begin to collect an iteration, as soon as the one before is collected."""

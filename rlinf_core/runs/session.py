@@ -13,6 +13,7 @@ from typing import Any
 from rlinf_core.capability import Capability, Level
 from rlinf_core.config.validate import Run
 from rlinf_core.errors import RequestError
+from rlinf_core.placement import GroupPlace
 from rlinf_core.plugins.resolve import load
 from rlinf_core.protocols.runtime import Runtime, WorkerGroup, WorkerSpec
 from rlinf_core.specs import ComponentRef, Facts, Kind
@@ -62,6 +63,7 @@ class Session:
     def __init__(self, run: Run, runtime: Runtime) -> None:
         self.run, self.runtime = run, runtime
         self.device = choose_device(run)
+        self._placed: dict[str, GroupPlace] = {}
 
     def simulator_can(self, capability: Capability) -> bool:
         """Return whether the simulator, so configured, declares a capability."""
@@ -73,6 +75,14 @@ class Session:
     def group_size(self) -> int:
         """How many consecutive environments the algorithm compares; 1 where there are no groups."""
         return self.run.facts.get("algorithm", Facts()).group_size
+
+    def devices(self) -> dict[str, list[str]]:
+        """Return the devices of each worker that was launched, ``{"rollout[0]": ["cpu:2"]}``."""
+        return {
+            f"{name}[{rank}]": [str(device) for device in process.devices]
+            for name, place in self._placed.items()
+            for rank, process in enumerate(place)
+        }
 
     def _part(self, section: str) -> tuple[ComponentRef, Any]:
         chosen = self.run.components[section]

@@ -14,6 +14,7 @@ from typing import Any
 from rlinf_core.config.validate import Run, to_plain
 from rlinf_core.errors import CheckpointError, PluginError
 from rlinf_core.files import choose_folder, locked, write_json
+from rlinf_core.flow.timeline import NAME as TIMELINE
 from rlinf_core.plugins.resolve import describe, load
 from rlinf_core.protocols.logger import RunInfo, RunLogger
 from rlinf_core.runs.checkpoint import Checkpoint, CheckpointStore, differences
@@ -195,6 +196,7 @@ class _Training:
     ) -> None:
         self._folder, self._config, self._plain = folder, run.config, to_plain(run)
         self._store, self._loggers, self._embodied, self._stop = store, loggers, embodied, stop
+        self._timeline = embodied.timeline(folder / TIMELINE)
         self._began = time.monotonic()
         self._step, self._env_steps = 0, 0
         self._metrics: Mapping[str, float] = {}
@@ -207,6 +209,7 @@ class _Training:
         self._begin(checkpoint)
         while self._goes_on():
             iteration = self._embodied.iterate(self._ahead())
+            self._timeline.write(self._embodied.spans())
             self._step, self._env_steps = iteration.step, iteration.env_steps
             self._metrics = self._with_evaluation(iteration.metrics)
             self._loggers.log(self._step, self._metrics)
@@ -278,6 +281,7 @@ class _Training:
         seconds = time.monotonic() - self._began
         self._stop.promise = "training is over and saved; stopping after the evaluation"
         evaluation = self._embodied.evaluate()
+        self._timeline.write(self._embodied.spans())
         write_json(self._folder / "evaluation.json", evaluation.as_json())
         video, note = None, ""
         if self._stop.wanted():

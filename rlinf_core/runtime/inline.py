@@ -20,8 +20,8 @@ from rlinf_core.runtime.baton import Baton, Cancelled, Strand
 from rlinf_core.runtime.dequeue import Fifo
 from rlinf_core.runtime.lease import Leases
 from rlinf_core.runtime.queue import ItemQueue
-from rlinf_core.runtime.timer import Timer
-from rlinf_core.runtime.worker import Place, Worker, make_worker, places, public_method
+from rlinf_core.runtime.timer import MOST_SPANS, Timer
+from rlinf_core.runtime.worker import Place, Worker, make_worker, places, public_method, take_notes
 
 _Task = tuple["InlineFuture", str, tuple[Any, ...], dict[str, Any]]
 
@@ -97,10 +97,12 @@ class _Inline:
                     break
                 future, method, args, kwargs = task
                 call = public_method(self._made, method)
-                began = time.monotonic()
-                with self._runtime.span("call", method):
-                    result = call(*args, **kwargs)
-                future.resolve(self._place.rank, result, time.monotonic() - began)
+                began = time.monotonic_ns()
+                result = call(*args, **kwargs)
+                ended = time.monotonic_ns()
+                notes = take_notes(self._made)
+                self._runtime.keep(Span(self.name, "call", method, began, ended, notes))
+                future.resolve(self._place.rank, result, (ended - began) / 1e9)
         except Cancelled:
             pass
         except BaseException as error:
@@ -188,7 +190,7 @@ class InlineRuntime:
         self.failure: WorkerFailed | None = None
         self._groups: list[InlineGroup] = []
         self._channels: dict[str, InlineChannel] = {}
-        self._spans: list[Span] = []
+        self._spans: deque[Span] = deque(maxlen=MOST_SPANS)
         self._leases = Leases()
         self._resident: set[Any] = set()  # workers that were let in and have not left
         self._leaving: list[Any] = []  # those of them that were asked to leave
@@ -210,7 +212,8 @@ class InlineRuntime:
 
     def spans(self) -> list[Span]:
         """Return the spans since the last time."""
-        taken, self._spans = self._spans, []
+        taken = list(self._spans)
+        self._spans.clear()
         return taken
 
     def fail(self, failure: WorkerFailed) -> None:
@@ -220,6 +223,10 @@ class InlineRuntime:
         for channel in self._channels.values():
             if name in channel.writers:
                 channel.queue.lose(f"{name}, which wrote to it, has failed")
+
+    def keep(self, span: Span) -> None:
+        """Take a span."""
+        self._spans.append(span)
 
     def span(self, kind: str, name: str) -> Timer:
         """Time a block of the calling worker."""

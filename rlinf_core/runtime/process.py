@@ -14,7 +14,7 @@ import selectors
 import socket
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from rlinf_core.runtime.client import Client, use
 from rlinf_core.runtime.connection import Connection
 from rlinf_core.runtime.limits import raise_open_files
 from rlinf_core.runtime.link import Link, Memory, Parcel
-from rlinf_core.runtime.worker import Place, Worker, make_worker, public_method
+from rlinf_core.runtime.worker import Place, Worker, make_worker, public_method, take_notes
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class _Process:
                 if message[0] == "end":
                     break
                 _, number, method, parcel = message
-                self._call(number, method, public_method(worker, method), parcel)
+                self._call(number, method, worker, parcel)
         except (Cancelled, EOFError, BrokenPipeError):  # the runtime closes, or the driver is gone
             pass
         except BaseException as error:
@@ -110,12 +110,14 @@ class _Process:
                         return self._driver.receive()
                     self._client.obey()
 
-    def _call(self, number: int, name: str, method: Callable[..., Any], parcel: Parcel) -> None:
+    def _call(self, number: int, name: str, worker: Worker, parcel: Parcel) -> None:
+        method = public_method(worker, name)
         args, kwargs = self._memory.unpack(parcel)
         began = time.monotonic_ns()
         result = method(*args, **kwargs)
         ended = time.monotonic_ns()
-        spans = [Span(self._assignment.name, "call", name, began, ended), *self._client.spans()]
+        call = Span(self._assignment.name, "call", name, began, ended, take_notes(worker))
+        spans = [call, *self._client.spans()]
         answer = self._memory.pack((result, spans))
         self._driver.send(("result", number, (ended - began) / 1e9, answer), [answer])
 

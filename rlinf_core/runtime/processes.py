@@ -26,6 +26,7 @@ from rlinf_core.runtime.limits import processors
 from rlinf_core.runtime.link import Link, Memory
 from rlinf_core.runtime.process import Assignment
 from rlinf_core.runtime.switchboard import Verb
+from rlinf_core.runtime.timer import MOST_SPANS
 from rlinf_core.runtime.worker import Place, places
 from rlinf_core.runtime.zygote import Child, Zygote
 
@@ -171,7 +172,7 @@ class ProcessRuntime:
         self._client: Client | None = None
         self._groups: list[ProcessGroup] = []
         self._channels: dict[str, ProcessChannel] = {}
-        self._spans: list[Span] = []
+        self._spans: deque[Span] = deque(maxlen=MOST_SPANS)
         self._selector = selectors.DefaultSelector()
         self._wake, self._bell = socket.socketpair()
         self._bell.setblocking(False)
@@ -201,7 +202,8 @@ class ProcessRuntime:
 
     def spans(self) -> list[Span]:
         """Return the spans of calls that have ended since the last time."""
-        taken, self._spans = self._spans, []
+        taken = list(self._spans)
+        self._spans.clear()
         return taken
 
     def interrupt(self) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 
 from rlinf_core.protocols.runtime import Span
+
+MOST_SPANS = 500_000
+"""A runtime whose spans nobody takes keeps the newest."""
 
 
 class Timer:
@@ -12,7 +16,7 @@ class Timer:
 
     __slots__ = ("_began", "_kind", "_name", "_spans", "_worker")
 
-    def __init__(self, spans: list[Span], worker: str, kind: str, name: str) -> None:
+    def __init__(self, spans: list[Span] | deque[Span], worker: str, kind: str, name: str) -> None:
         self._spans, self._worker, self._kind, self._name = spans, worker, kind, name
 
     def __enter__(self) -> None:

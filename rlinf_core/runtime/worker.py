@@ -62,6 +62,9 @@ class Worker:
         Compute on a device within it, and wait for channels outside of it.
         """
 
+        self.notes: dict[str, Any] = {}
+        """What a method leaves here shows with its call in the timeline; plain data."""
+
     def offload(self) -> None:
         """Free the devices for another worker; called outside of :attr:`lease`."""
 
@@ -79,6 +82,12 @@ def make_worker(spec: WorkerSpec, place: Place) -> Worker:
     if not isinstance(worker, Worker):
         raise TypeError(f"{spec.target} made a {type(worker).__name__}; wanted a Worker")
     return worker
+
+
+def take_notes(worker: Worker) -> dict[str, Any]:
+    """Return a worker's notes, and leave it none."""
+    notes, worker.notes = worker.notes, {}
+    return notes
 
 
 def public_method(worker: Worker | None, name: str) -> Callable[..., Any]:

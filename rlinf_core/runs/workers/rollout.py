@@ -96,6 +96,7 @@ class RolloutWorker(Worker):
             first_step: run-wide number of the first step; keys the policy's random numbers.
             keys: all stages; this worker serves its share of them.
         """
+        self.notes["version"] = self._engine.version
         mine = served_by(keys, self.place.size, self.place.rank)
         builders = {key: TrajectoryBuilder() for key in mine}
         for step in range(steps):

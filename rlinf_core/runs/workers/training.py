@@ -85,6 +85,7 @@ class TrainingWorker(Worker):
     def update(self, iteration: int, rows: int, trajectories: Channel) -> dict[str, float]:
         """Learn from the next ``rows`` rows of trajectories; return means over optimizer steps."""
         version = self._backend.export().header.version
+        self.notes["version"] = version
         pieces: list[Batch] = trajectories.get_batch(weight=rows, version=version)
         with self.lease():
             return self._learn(iteration, Batch.cat(pieces, dim=1), version)
