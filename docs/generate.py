@@ -170,7 +170,8 @@ def _rows(
         yield path, _type(annotation, field.metadata), _default(field), meaning
         for inner in typing.get_args(annotation):
             if _is_model(inner) and inner is not Section:
-                yield from _rows(inner, f"{path}.N.", owner=owner)
+                item = "LABEL" if typing.get_origin(annotation) is dict else "N"
+                yield from _rows(inner, f"{path}.{item}.", owner=owner)
 
 
 def _table(rows: Iterator[Row]) -> list[str]:

@@ -9,6 +9,34 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a request, as data; a :class:`ConfigError` carries several.
+
+    Attributes:
+        path: dotted path of the option in question; empty where there is none.
+        found: what was found.
+        wanted: what was wanted; empty where ``found`` says it all.
+        suggestions: overrides, ``key=value``, each of which alone makes this problem go away.
+        origin: where the option was given: ``FILE:LINE``, "command line"; empty if not known.
+    """
+
+    path: str
+    found: str
+    wanted: str = ""
+    suggestions: tuple[str, ...] = ()
+    origin: str = ""
+
+    @property
+    def text(self) -> str:
+        """What was found and wanted, in a sentence."""
+        return ", ".join(part for part in (self.found, self.wanted) if part)
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.origin, self.path, self.text) if part)
 
 
 class RlinfError(Exception):
@@ -26,8 +54,10 @@ class RequestError(RlinfError):
 class ConfigError(RequestError):
     """A run file, group or override is wrong. One error may carry several findings."""
 
-    def __init__(self, findings: Iterable[str]) -> None:
-        self.findings = tuple(findings)
+    def __init__(self, findings: Iterable[str | Problem]) -> None:
+        given = tuple(findings)
+        self.problems = tuple(f if isinstance(f, Problem) else Problem("", f) for f in given)
+        self.findings = tuple(str(finding) for finding in given)
         super().__init__("\n".join(self.findings))
 
 

@@ -11,13 +11,10 @@ from rlinf_core.capability import Capability, Level
 from rlinf_core.config.findings import Findings, check, options
 from rlinf_core.config.origins import join
 from rlinf_core.config.schema import Config
-from rlinf_core.errors import CapabilityError, PluginError, RequestError
+from rlinf_core.errors import CapabilityError, PluginError, Problem, RequestError
+from rlinf_core.placement import parse_devices
 from rlinf_core.plugins.resolve import Registry, describe, import_target, plugin_code, with_article
 from rlinf_core.specs import Component, Facts, Kind
-
-AUTO = "auto"
-"""In ``cluster.devices``: the best accelerator that the machine has."""
-
 
 _SAYS = {
     Level.UNKNOWN: "does not declare it",
@@ -88,11 +85,15 @@ class Chooser:
         self._complete = False
         self._findings.add(path, f"is missing; {self.wanted(kind, path)}")
 
-    def device(self, name: str) -> None:
-        """Choose the kind of device that ``cluster.devices`` names."""
-        component = self._component(Kind.ACCELERATOR, name, "cluster.devices")
-        if component is not None:
-            self.chosen["devices"] = Chosen(component, None)
+    def devices(self, path: str, text: str) -> None:
+        """Choose the kind of device that a text such as ``2 x cuda`` asks for."""
+        wish = parse_devices(path, text)
+        if isinstance(wish, Problem):
+            self._findings.add_problem(wish)
+        elif wish.kind:
+            component = self._component(Kind.ACCELERATOR, wish.kind, path)
+            if component is not None:
+                self.chosen[path.removeprefix("cluster.")] = Chosen(component, None)
 
     def check_needs(self) -> None:
         """Check what components need of each other, and what the run itself needs of them."""

@@ -81,7 +81,7 @@ def _walk(node: yaml.Node, path: str, above: tuple[int, ...]) -> Iterator[tuple[
 
 
 def _unread(node: yaml.Node, path: str, above: tuple[int, ...]) -> Iterator[tuple[str, int, str]]:
-    """Yield where a value stands that looks like an integer to YAML and cannot be read as one."""
+    """Yield where a value stands that YAML takes for an integer and that is none, or not meant."""
     if id(node) in above:
         return
     above = (*above, id(node))
@@ -93,6 +93,11 @@ def _unread(node: yaml.Node, path: str, above: tuple[int, ...]) -> Iterator[tupl
         for index, value in enumerate(node.value):
             yield from _unread(value, join(path, index), above)
     elif isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:int":
+        if ":" in node.value:
+            number = yaml.constructor.SafeConstructor().construct_yaml_int(node)
+            quotes = f'put quotes around it: "{node.value}"'
+            yield path, _line(node), f"found {node.value}, which YAML reads as {number}; {quotes}"
+            return
         try:
             yaml.constructor.SafeConstructor().construct_yaml_int(node)
         except ValueError:

@@ -10,13 +10,14 @@ import sys
 import types
 import typing
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from rlinf_core.config.origins import DEFAULT, Origins, has, join, leaves
-from rlinf_core.errors import ConfigError, RequestError, did_you_mean
+from rlinf_core.errors import ConfigError, Problem, RequestError, did_you_mean
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -31,22 +32,28 @@ class Findings:
 
     def __init__(self, file: str, origins: Origins) -> None:
         self.file, self.origins = file, origins
-        self._sentences: dict[str, str] = {}
+        self._problems: dict[str, Problem] = {}
         self._errors: dict[str, RequestError] = {}
 
     def add(self, path: str, sentence: str) -> None:
-        """Add a finding about the value at a dotted path."""
-        self._sentences.setdefault(path, f"{self._place(path)}: {path}: {sentence}")
+        """Add a finding about the value at a dotted path: ``found X, wanted Y`` or otherwise."""
+        found, comma, wanted = sentence.partition(", wanted ")
+        self.add_problem(Problem(path, found, f"wanted {wanted}" if comma else ""))
+
+    def add_problem(self, problem: Problem) -> None:
+        """Add a finding that is data already."""
+        path = problem.path
+        self._problems.setdefault(path, replace(problem, origin=self._place(path)))
 
     def add_error(self, path: str, error: RequestError) -> None:
         """Add a typed error about a component; where it stays alone, it is raised as its type."""
-        if path not in self._sentences:
+        if path not in self._problems:
             self.add(path, str(error))
             self._errors[path] = error
 
     def about(self, path: str) -> bool:
         """Return whether something was found at a path or below it."""
-        return any(p == path or p.startswith(f"{path}.") for p in self._sentences)
+        return any(p == path or p.startswith(f"{path}.") for p in self._problems)
 
     def raise_any(self) -> None:
         """Raise what was found, if anything.
@@ -55,13 +62,13 @@ class Findings:
             ConfigError: several findings, or one about a value.
             RequestError: the only finding, where it is an error of another type.
         """
-        if not self._sentences:
+        if not self._problems:
             return
         error = next(iter(self._errors.values()), None)
         cause = error.__cause__ if error else None
-        ordered = [self._sentences[path] for path in sorted(self._sentences, key=self._line)]
+        ordered = [self._problems[path] for path in sorted(self._problems, key=self._line)]
         if error is not None and len(ordered) == 1:
-            raise type(error)(ordered[0]) from cause
+            raise type(error)(str(ordered[0])) from cause
         raise ConfigError(ordered) from cause
 
     def _line(self, path: str) -> int:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from rlinf_core.placement import AUTO
 from rlinf_core.specs import Kind
 
 SECTIONS: Mapping[str, Kind] = MappingProxyType(
@@ -89,8 +90,25 @@ class Section(Config):
         return dict(self.model_extra or {})
 
 
+Label = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+"""What a group of nodes may be called."""
+
+Text = Annotated[str, Field(max_length=1_000_000)]
+"""Text of a sensible length."""
+
 Chosen = Annotated[Section, BeforeValidator(as_section)]
 """A section in its short or its long form."""
+
+
+def as_placement(value: Any) -> Any:
+    """Return a placement whose lines are text: ``rollout: 2`` is short for ``rollout: "2"``."""
+    if not isinstance(value, dict):
+        return value
+    lines = {k: str(v) if type(v) is int else v for k, v in value.items()}
+    for key, line in lines.items():
+        if not isinstance(line, str):  # said here: a union would say it of each of its members
+            raise ValueError(f"{key} is {line!r}; wanted devices, such as {key}: 0-3")
+    return lines
 
 
 class CollectConfig(Config):
@@ -100,8 +118,9 @@ class CollectConfig(Config):
     """Number of environments."""
     steps: int = Field(default=100, ge=1, le=MOST_STEPS)
     """Steps per environment and iteration, each of one chunk of actions."""
-    stages: int = Field(default=1, ge=1, le=1_000)
-    """Groups of environments that take turns, so that simulating and acting overlap."""
+    stages: int | None = Field(default=None, ge=1, le=1_000)
+    """Groups of environments of one simulation process that take turns, so that simulating and
+    acting overlap; null is 2 where these have devices of their own, else 1. Changes no number."""
     chunk: int = Field(default=1, ge=1, le=MOST_CHUNK)
     """Actions per chunk."""
     max_staleness: int = Field(default=0, ge=0, le=100)
@@ -146,13 +165,30 @@ class CheckpointConfig(Config):
     """Metric whose highest value marks the checkpoint kept as best; null keeps none."""
 
 
+class NodeGroupConfig(Config):
+    """Devices that are named together, and what their processes find in their environment."""
+
+    devices: str = Field(default=AUTO, min_length=1)
+    """As ``cluster.devices``."""
+    environment: dict[str, Text] = {}
+    """Environment variables of every process that is placed on this group."""
+
+
 class ClusterConfig(Config):
     """Where a run takes place."""
 
     runtime: Chosen = Section(name=DEFAULTS["cluster.runtime"])
     """The runtime, which decides where workers run."""
-    devices: str = Field(default="auto", min_length=1)
-    """Accelerator to use, or "auto" for the best there is."""
+    devices: str = Field(default=AUTO, min_length=1)
+    """The run's devices: "auto" for the best accelerator there is, an accelerator's name for all
+    that the machine has of it, or a number of them, such as "2 x cuda". "4 x cpu" declares four
+    slots of the processor."""
+    node_groups: dict[Label, NodeGroupConfig] = {}
+    """Instead of ``devices``: label to devices that are named together, ``{left: {devices: 2 x
+    cpu}}``. All groups share the devices of this machine, and each takes the next ones."""
+    sharing: Literal["auto", "resident", "turns"] = "auto"
+    """Whether groups on one device all keep their memory there ("resident") or offload it while
+    another works ("turns"); "auto" takes turns where they are known not to fit together."""
 
 
 class PluginsConfig(Config):
@@ -203,6 +239,12 @@ class RunConfig(Config):
     """When and how the policy is evaluated."""
     checkpoint: CheckpointConfig = CheckpointConfig()
     """What is kept on disk."""
+    placement: Annotated[
+        Literal["auto"] | dict[str, Text] | None, BeforeValidator(as_placement)
+    ] = None
+    """Which devices each of ``simulation``, ``rollout`` and ``training`` gets, and in how many
+    processes, such as ``{simulation: 0-1, rollout: 2, training: "all:1"}``; null puts each into one
+    process that has all of them."""
     cluster: ClusterConfig = ClusterConfig()
     """Where the run takes place."""
     plugins: PluginsConfig = PluginsConfig()

@@ -13,8 +13,9 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from rlinf_core.capability import Capability, Level
 from rlinf_core.config import arithmetic
-from rlinf_core.config.components import AUTO, Chooser, Chosen
+from rlinf_core.config.components import Chooser, Chosen
 from rlinf_core.config.compose import Composed, compose_run, own_section
 from rlinf_core.config.findings import Findings, check
 from rlinf_core.config.origins import DEFAULT, Origins, has, leaves, shown
@@ -30,7 +31,8 @@ from rlinf_core.config.schema import (
     as_section,
 )
 from rlinf_core.config.search import core_folders, find_run, unknown_run
-from rlinf_core.errors import RequestError
+from rlinf_core.errors import Problem, RequestError
+from rlinf_core.placement import AUTO, parse_placement
 from rlinf_core.plugins.manager import PluginManager
 from rlinf_core.plugins.resolve import Registry, names_distribution
 from rlinf_core.plugins.settings import user_settings
@@ -44,7 +46,7 @@ class Run:
     Args:
         config: the run's own sections. Options of components are in ``components``.
         components: what each section chose, by its key ("algorithm", "runtime", ...). It holds
-            "devices" only where a kind of device was named.
+            "devices", and "node_groups.LABEL.devices", only where a kind of device was named.
         loggers: the loggers, in order.
         facts: what can be said about each chosen component without importing it.
         origins: where each value of :func:`to_plain` came from, by dotted path: ``FILE:LINE``,
@@ -65,6 +67,19 @@ class Run:
     def registry(self) -> Registry:
         """The components there are."""
         return self.plugins.registry
+
+    def can(self, key: str, capability: Capability) -> bool:
+        """Return whether a chosen component, so configured, declares a capability in full."""
+        declared = self.components[key].component.spec.capabilities
+        levels = {**declared, **self.facts.get(key, Facts()).capabilities}
+        return levels.get(capability) is Level.FULL
+
+    def located(self, problem: Problem) -> Problem:
+        """Return a problem with the place that gave the value in question."""
+        below = f"{problem.path}."
+        places = [p for key, p in self.origins.items() if f"{key}.".startswith(below)]
+        file = shown(self.path) if self.path else "stored run"
+        return replace(problem, origin=next((p for p in places if p != DEFAULT), file))
 
 
 def load_run(run: str, overrides: Iterable[str] = (), *, sections: Set[str] | None = None) -> Run:
@@ -164,8 +179,9 @@ def _checked(
     if config is not None:
         trains = sections is None or "training" in sections
         group_size = chooser.facts.get("algorithm", Facts()).group_size
-        for where, sentence in arithmetic.check(config, trains, group_size):
-            findings.add(where, sentence)
+        for problem in arithmetic.check(arithmetic.Numbers(config, group_size), trains):
+            findings.add_problem(problem)
+        _check_places(config, plugins.registry, findings)
         _check_plugins(config, plugins, findings)
     findings.raise_any()
     assert config is not None  # else there were findings
@@ -175,6 +191,26 @@ def _checked(
         for leaf, _ in leaves(to_plain(run))
     }
     return replace(run, origins=origins)
+
+
+def _check_places(config: RunConfig, registry: Registry, findings: Findings) -> None:
+    """Check what can be said of a placement whatever devices the machine has."""
+    cluster = config.cluster
+    if cluster.node_groups and cluster.devices != AUTO:
+        text = f"found {cluster.devices!r} and node groups, wanted the devices in one place: "
+        findings.add("cluster.devices", f"{text}each group has its own 'devices'")
+    if isinstance(config.placement, str):
+        there = ", ".join(c.qualified_name for c in registry.components(Kind.SCHEDULER))
+        findings.add(
+            "placement",
+            f"found 'auto', which a scheduler would work out, and "
+            f"{f'a run calls none yet (installed: {there})' if there else 'none is installed'}; "
+            "leave placement out, or give each component its devices, such as "
+            "placement.simulation=0",
+        )
+    elif config.placement is not None:
+        for problem in parse_placement(config.placement)[1]:
+            findings.add_problem(problem)
 
 
 def _check_plugins(config: RunConfig, plugins: PluginManager, findings: Findings) -> None:
@@ -212,9 +248,11 @@ def _components(
             chooser.lacking(kind, path)
         else:
             chooser.section(kind, section, path)
-    devices = cluster.get("devices", AUTO)
-    if isinstance(devices, str) and devices != AUTO:
-        chooser.device(devices)
+    labels = _mapping(cluster, "node_groups")
+    named = {f"node_groups.{label}.devices": _mapping(labels, label) for label in labels}
+    for where, holding in {"devices": cluster, **named}.items():
+        if isinstance(text := holding.get("devices"), str) and text:
+            chooser.devices(f"cluster.{where}", text)
     chooser.check_needs()
     if sections is not None and "loggers" not in sections:
         return chooser, []

@@ -1,1 +1,4 @@
-"""Flow: what a run does when and where: its graph, its plan, and the timeline of what it did."""
+"""The flow of a run: where its groups go, what a dry pass shows, the plan, and the timeline.
+
+Everything here answers without torch, before anything starts or after it has ended.
+"""

@@ -66,7 +66,7 @@ class EmbodiedRun:
         groups = session.group_size
         self._restores = groups == 1 and session.simulator_can(Capability.RESTORE)
         self._success = session.simulator_can(Capability.SUCCESS)
-        self._simulation = session.simulation("simulation", collect.envs, collect.stages, groups)
+        self._simulation = session.simulation("simulation", collect.envs, session.stages, groups)
         self._rollout = session.rollout()
         self._training = session.training()
         self._evaluator = Evaluator(session, self._rollout)
@@ -75,7 +75,7 @@ class EmbodiedRun:
         self._trajectories = runtime.channel(
             "trajectories", ChannelSpec(max_staleness=collect.max_staleness)
         )
-        self._keys = stage_keys(self._simulation.size, collect.stages)
+        self._keys = stage_keys(self._simulation.size, session.stages)
         self._step, self._env_steps = 0, 0
         self._collecting: deque[tuple[Future, Future]] = deque()
 

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rlinf_core.capability import Capability, Level
+from rlinf_core.capability import Capability
 from rlinf_core.config.validate import Run
-from rlinf_core.errors import RequestError
+from rlinf_core.flow.arrange import arranged
 from rlinf_core.placement import GroupPlace
 from rlinf_core.plugins.resolve import load
 from rlinf_core.protocols.runtime import Runtime, WorkerGroup, WorkerSpec
-from rlinf_core.specs import ComponentRef, Facts, Kind
+from rlinf_core.specs import ComponentRef, Facts
 
 _WORKERS = "rlinf_core.runs.workers"
 
@@ -32,44 +32,30 @@ def open_runtime(run: Run) -> Iterator[Runtime]:
         runtime.close()
 
 
-def choose_device(run: Run) -> str:
-    """Return the torch name of the device to use: the accelerator named, or the best there is.
-
-    Raises:
-        RequestError: the accelerator named has no device on this machine.
-    """
-    named = run.components.get("devices")
-    if named is not None:
-        accelerator = load(named.component)()
-        if accelerator.count() == 0:
-            raise RequestError(
-                f"cluster.devices: {named.component.spec.name}, but this machine has none; wanted "
-                "'auto', 'cpu' or an accelerator that is there"
-            )
-        return str(accelerator.torch_name)
-    every = [load(c)() for c in run.registry.components(Kind.ACCELERATOR)]
-    found = [a for a in every if a.torch_name != "cpu" and a.count() > 0]
-    return str(found[0].torch_name) if found else "cpu"
-
-
 class Session:
-    """Launches the groups of one run on a runtime.
+    """Launches the groups of one run on a runtime, each where the placement says.
 
     Args:
         run: the validated run.
         runtime: where its workers run.
+
+    Raises:
+        ConfigError: the run's placement does not fit this machine, or its numbers the placement.
     """
 
     def __init__(self, run: Run, runtime: Runtime) -> None:
         self.run, self.runtime = run, runtime
-        self.device = choose_device(run)
+        self.arrangement = arranged(run)
         self._placed: dict[str, GroupPlace] = {}
+
+    @property
+    def stages(self) -> int:
+        """Pipeline stages of each simulation process."""
+        return self.arrangement.stages
 
     def simulator_can(self, capability: Capability) -> bool:
         """Return whether the simulator, so configured, declares a capability."""
-        declared = self.run.components["simulator"].component.spec.capabilities
-        levels = {**declared, **self.run.facts["simulator"].capabilities}
-        return levels.get(capability) is Level.FULL
+        return self.run.can("simulator", capability)
 
     @property
     def group_size(self) -> int:
@@ -88,15 +74,21 @@ class Session:
         chosen = self.run.components[section]
         return self.run.registry.ref(chosen.component), chosen.config
 
-    def _launch(self, name: str, worker: str, **arguments: Any) -> WorkerGroup:
-        return self.runtime.launch(WorkerSpec(name, f"{_WORKERS}.{worker}", arguments))
+    def _launch(self, name: str, worker: str, place: GroupPlace, **arguments: Any) -> WorkerGroup:
+        spec = WorkerSpec(name, f"{_WORKERS}.{worker}", arguments)
+        self._placed[name] = place
+        return self.runtime.launch(spec, len(place), place)
 
     def simulation(self, name: str, envs: int, stages: int, group_size: int = 1) -> WorkerGroup:
-        """Launch a group that simulates ``envs`` environments, with groups of them if need be."""
+        """Launch a group that simulates ``envs`` environments, with groups of them if need be.
+
+        It goes where simulation is placed, in no more processes than it has environments.
+        """
         simulator, config = self._part("simulator")
         return self._launch(
             name,
             "simulation:SimulationWorker",
+            self.arrangement.beside_simulation(envs),
             simulator=simulator,
             config=config,
             envs=envs,
@@ -112,9 +104,9 @@ class Session:
         return self._launch(
             "rollout",
             "rollout:RolloutWorker",
+            self.arrangement.groups["rollout"],
             engine=engine,
             engine_config=engine_config,
-            device=self.device,
             **self._model(),
         )
 
@@ -126,6 +118,7 @@ class Session:
         return self._launch(
             "training",
             "training:TrainingWorker",
+            self.arrangement.groups["training"],
             backend=backend,
             backend_config=backend_config,
             algorithm=algorithm,
@@ -133,7 +126,6 @@ class Session:
             epochs=update.epochs,
             minibatch_size=update.minibatch_size,
             microbatch_size=update.microbatch_size or update.minibatch_size,
-            device=self.device,
             **self._model(),
         )
 

@@ -272,7 +272,7 @@ def test_plain_data_holds_every_default_and_can_be_loaded_again(load, refuse):
     }
     assert plain["model"]["precision"] == "high"
     assert plain["loggers"] == [{"name": "zoo-log", "every": 3}]
-    assert plain["collect"] == {"envs": 16, "steps": 100, "stages": 1, "chunk": 1}
+    assert plain["collect"] == {"envs": 16, "steps": 100, "stages": None, "chunk": 1}
     again = load_plain(plain)
     assert again.config == load_plain(to_plain(again)).config
     assert again.components == run.components

@@ -82,7 +82,7 @@ def test_every_option_of_a_run_has_its_help_and_all_but_components_a_default():
 
 def test_the_documented_defaults():
     plain = RunConfig().model_dump(mode="json")
-    assert plain["collect"] == {"envs": 16, "steps": 100, "stages": 1, "chunk": 1}
+    assert plain["collect"] == {"envs": 16, "steps": 100, "stages": None, "chunk": 1}
     assert plain["update"] == {"epochs": 10, "minibatch_size": 400, "microbatch_size": None}
     assert plain["checkpoint"] == {"every": 10, "keep": 3, "best": "episode/success_once"}
     assert plain["evaluation"] == {
@@ -95,7 +95,13 @@ def test_the_documented_defaults():
     assert plain["rollout"] == {"name": "direct"}
     assert plain["weights"] == {"name": "memory"}
     assert plain["loggers"] == [{"name": "console"}, {"name": "jsonl"}]
-    assert plain["cluster"] == {"runtime": {"name": "inline"}, "devices": "auto"}
+    assert plain["placement"] is None
+    assert plain["cluster"] == {
+        "runtime": {"name": "inline"},
+        "devices": "auto",
+        "node_groups": {},
+        "sharing": "auto",
+    }
 
 
 def test_a_section_may_be_a_bare_name():

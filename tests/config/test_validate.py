@@ -448,3 +448,54 @@ def test_what_is_no_name_is_nothing_to_install(refuse):
         (line,) = refuse(f"model={name}")
         assert f"no plugin provides a model named {name!r}" in line
         assert "pip install" not in line
+
+
+# --- placement ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("override", "finding"),
+    [
+        (
+            "placement.rollout=3-1",
+            "placement.rollout: the range 3-1 is reversed and holds no device, wanted 1-3",
+        ),
+        ("placement.simulator=0", "there is no component 'simulator' to place. Did you mean"),
+        ("placement.rollout=true", "rollout is True; wanted devices, such as rollout: 0-3"),
+        ("placement.rollout=-1", "placement.rollout: found '-1', wanted devices such as '0'"),
+        ("placement=atuo", "placement: found 'atuo', wanted 'auto' or a mapping"),
+        ("placement=auto", "a scheduler would work out, and none is installed; leave placement"),
+        ("cluster.devices='4 cpu'", "cluster.devices: found '4 cpu', wanted 'auto', the name of"),
+        ("cluster.devices='4 x cpv'", "no plugin provides an accelerator named 'cpv'. Did you"),
+        (
+            "cluster.node_groups={a: {devices: 2 x cpv}}",
+            "cluster.node_groups.a.devices: no plugin provides an accelerator named 'cpv'",
+        ),
+        ("cluster.node_groups={a/b: {}}", "cluster.node_groups.a/b"),
+        ("cluster.sharing=turn", "found 'turn', wanted 'auto', 'resident' or 'turns'"),
+    ],
+)
+def test_a_placement_that_is_wrong_whatever_the_machine_has(refuse, override, finding):
+    (line,) = refuse(override)
+    assert finding in line
+
+
+def test_a_placement_that_is_right(write, load):
+    write(run=RUN + "placement: {simulation: 0, rollout: 0-1, training: 'all:1'}\n")
+    run = load("cluster.devices='4 x cpu'")
+    assert run.config.placement == {"simulation": "0", "rollout": "0-1", "training": "all:1"}
+    assert run.components["devices"].component.spec.name == "cpu"
+    assert run.origins["placement.rollout"] == "run.yaml:7"
+
+
+def test_devices_in_two_places(refuse):
+    (line,) = refuse("cluster.devices=cpu", "cluster.node_groups={left: {devices: cpu}}")
+    assert "found 'cpu' and node groups, wanted the devices in one place" in line
+
+
+def test_a_line_that_yaml_takes_for_a_number_of_base_sixty(write, refuse):
+    write(run=RUN + "placement:\n  simulation: 0-1\n  rollout: 2:2\n")
+    assert refuse() == [
+        "run.yaml:9: placement.rollout: found 2:2, which YAML reads as 122; put quotes around it: "
+        '"2:2"'
+    ]

@@ -32,6 +32,11 @@ def rlinf_simulators():
     ]
 
 @hookimpl
+def rlinf_models():
+    able = [Capability.STATE, Capability.ACTION_CHUNK, Capability.VALUE, Capability.LOGPROB]
+    return [ComponentSpec("toy", "A.", "rlinf_core.testing.toy:ToyPolicy", capabilities=able)]
+
+@hookimpl
 def rlinf_loggers():
     code = "rlinf_plugin_toys.code"
     return [ComponentSpec("brittle", "Fails.", f"{code}:Brittle", config=f"{code}:Options")]

@@ -92,8 +92,8 @@ def test_case_c02_two_steps_and_two_more_are_four(write, tmp_path):
 
 @pytest.mark.parametrize(
     ("override", "told"),
-    [("collect.envs=12", "envs=8 or 16 would work"),
-     ("update.minibatch_size=30", "minibatch_size=20 or 40 would work"),
+    [("collect.envs=12", "collect.envs=8 or 16"),
+     ("update.minibatch_size=30", "update.minibatch_size=20 or 40"),
      ("algorithm.group_size=1", "a group of 1 compares"),
      ("simulator.name=toy", "shared-states")],
 )  # fmt: skip

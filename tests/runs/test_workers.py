@@ -62,7 +62,6 @@ class World:
                         Kind.WEIGHT_TRANSPORT, "rlinf_core.builtin.memory:MemoryTransport"
                     ),
                     "weights_config": None,
-                    "device": "cpu",
                     "chunk": chunk,
                     "seed": 3,
                 },

@@ -33,7 +33,6 @@ class RolloutWorker(Worker):
         engine: the rollout engine, with ``engine_config`` its validated configuration.
         model: the policy, with ``model_config``.
         weights: the weight transport, with ``weights_config``.
-        device: torch name of the device.
         chunk: actions per step.
         seed: the run's seed; keys every random number that the policy draws.
     """
@@ -47,12 +46,11 @@ class RolloutWorker(Worker):
         model_config: Any,
         weights: ComponentRef,
         weights_config: Any,
-        device: str,
         chunk: int,
         seed: int,
     ) -> None:
         super().__init__(place)
-        self._engine: RolloutEngine = resolve_ref(engine)(engine_config, device)
+        self._engine: RolloutEngine = resolve_ref(engine)(engine_config, place.torch_name)
         self._transport: WeightTransport = resolve_ref(weights)(weights_config)
         self._model, self._model_config = model, model_config
         self._chunk, self._seed = chunk, seed

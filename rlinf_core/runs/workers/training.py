@@ -39,7 +39,6 @@ class TrainingWorker(Worker):
         epochs: passes over each iteration's rows.
         minibatch_size: rows per optimizer step.
         microbatch_size: rows per forward and backward pass.
-        device: torch name of the device.
         chunk: actions per step.
         seed: the run's seed.
     """
@@ -58,16 +57,15 @@ class TrainingWorker(Worker):
         epochs: int,
         minibatch_size: int,
         microbatch_size: int,
-        device: str,
         chunk: int,
         seed: int,
     ) -> None:
         super().__init__(place)
-        self._backend: TrainingBackend = resolve_ref(backend)(backend_config, device)
+        self._backend: TrainingBackend = resolve_ref(backend)(backend_config, place.torch_name)
         self._algorithm: Algorithm = resolve_ref(algorithm)(algorithm_config)
         self._transport: WeightTransport = resolve_ref(weights)(weights_config)
         self._model, self._model_config = model, model_config
-        self._epochs, self._device = epochs, device
+        self._epochs = epochs
         self._minibatch_size, self._microbatch_size = minibatch_size, microbatch_size
         self._chunk, self._seed = chunk, seed
 
@@ -87,12 +85,14 @@ class TrainingWorker(Worker):
         version = self._backend.export().header.version
         self.notes["version"] = version
         pieces: list[Batch] = trajectories.get_batch(weight=rows, version=version)
+        # In the order of environments, so that no number depends on who simulated or acted.
+        pieces.sort(key=lambda piece: int(piece["env"][0, 0]))
         with self.lease():
             return self._learn(iteration, Batch.cat(pieces, dim=1), version)
 
     def _learn(self, iteration: int, trajectory: Batch, version: int) -> dict[str, float]:
         began = time.perf_counter()
-        trajectory = trajectory.to(self._device)  # [T, N, ...]
+        trajectory = trajectory.to(self.place.torch_name)  # [T, N, ...]
         prepared = self._algorithm.advantages(trajectory, self._backend.reduce)
         flat = prepared.flatten()  # [T*N, ...]
         if self._algorithm.needs.proximal_logp:
