@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,11 @@ class ConfigError(RequestError):
         given = tuple(findings)
         self.problems = tuple(f if isinstance(f, Problem) else Problem("", f) for f in given)
         self.findings = tuple(str(finding) for finding in given)
+        self._given = given
         super().__init__("\n".join(self.findings))
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._given,)
 
 
 class PluginError(RequestError):

@@ -60,6 +60,8 @@ class Facts:
         conventions: named conventions, such as ``{"image_rotation": "180"}``.
         group_size: so many consecutive environments start a rollout from one initial state and are
             compared with one another (algorithms); 1 means that there are no groups.
+        piecewise: whether advantages need no more than whole groups, so that learning may begin
+            with a part of a rollout (algorithms).
     """
 
     parameters: int | Unknown = Unknown("not stated")
@@ -68,6 +70,7 @@ class Facts:
     capabilities: Mapping[Capability, Level] = field(default_factory=dict)
     conventions: Mapping[str, str] = field(default_factory=dict)
     group_size: int = 1
+    piecewise: bool = False
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,14 @@ class Numbers:
         group_size: environments that the algorithm compares with one another.
         ranks: number of processes by component; 1 where it is not known yet.
         entries: lines of the placement with their numbers of devices, to offer others.
+        piecewise: whether the algorithm can begin with a part of a rollout.
     """
 
     config: RunConfig
     group_size: int = 1
     ranks: Mapping[str, int] = field(default_factory=dict)
     entries: Sequence[tuple[Entry, int]] = ()
+    piecewise: bool = False
 
     def of(self, component: str) -> int:
         """Return the number of processes of a component."""
@@ -156,6 +158,48 @@ def microbatch_fits_minibatch(numbers: Numbers) -> Iterator[Broken]:
         )
 
 
+def streamed_minibatches_are_of_one_stage(numbers: Numbers) -> Iterator[Broken]:
+    """Learning may begin with a stage only where that changes no advantage and splits nothing."""
+    config, update = numbers.config, numbers.config.update
+    if not update.streaming:
+        return
+    streams = numbers.of("simulation") * numbers.stages
+    rows = config.collect.envs // streams * config.collect.steps
+    if not numbers.piecewise:
+        yield Broken(
+            "update.streaming",
+            "update.streaming=true, and the algorithm, so configured, compares all environments "
+            "with one another, so it cannot begin with some of them",
+            {"update.streaming": [False]},
+        )
+    elif numbers.of("training") > 1:
+        yield Broken(
+            "update.streaming",
+            f"update.streaming=true with {numbers.of('training')} training processes, of which all "
+            "but one would wait for each stage",
+            {"update.streaming": [False]},
+        )
+    elif rows % update.minibatch_size:
+        yield Broken(
+            "update.minibatch_size",
+            f"update.streaming=true, and the {rows} rows of each of {streams} stages are no "
+            f"multiple of update.minibatch_size={update.minibatch_size}",
+            {"update.minibatch_size": _divisors(rows), "update.streaming": [False]},
+        )
+
+
+def training_processes_have_environments(numbers: Numbers) -> Iterator[Broken]:
+    """Every training process learns from at least one group of environments."""
+    envs, ranks, group = numbers.config.collect.envs, numbers.of("training"), numbers.group_size
+    if envs // group < ranks:
+        what = f"{envs // group} groups of environments" if group > 1 else f"{envs} environments"
+        yield Broken(
+            "placement.training",
+            f"{ranks} training processes share {what}, so some would learn from none",
+            {"collect.envs": [ranks * group]},
+        )
+
+
 def every_section_is_read(numbers: Numbers) -> Iterator[Broken]:
     """An embodied run takes rewards and starts from its simulator."""
     for name in sorted(UNREAD):
@@ -175,6 +219,8 @@ TRAINING_RULES: tuple[Rule, ...] = (
     minibatch_fits_rollout,
     minibatch_splits_evenly,
     microbatch_fits_minibatch,
+    training_processes_have_environments,
+    streamed_minibatches_are_of_one_stage,
 )
 """Rules of a run that trains."""
 
@@ -269,7 +315,7 @@ def _in_words(offers: Sequence[Offer]) -> str:
 
 
 def _yaml(value: Any) -> str:
-    return "null" if value is None else str(value)
+    return "null" if value is None else "false" if value is False else str(value)
 
 
 def _around(number: int, unit: int) -> list[int]:

@@ -137,6 +137,9 @@ class UpdateConfig(Config):
     """Rows per optimizer step."""
     microbatch_size: int | None = Field(default=None, ge=1, le=1_000_000_000)
     """Rows held in memory at a time; the whole minibatch if not given. Changes no number."""
+    streaming: bool = False
+    """Whether the first epoch begins with the stages that have finished, while others still act.
+    Its minibatches are then each of one stage, so the number of stages changes what is learned."""
 
 
 class EvaluationConfig(Config):

@@ -178,8 +178,9 @@ def _checked(
     config = check(RunConfig, data, "", "a run (from rlinf-core)", findings)
     if config is not None:
         trains = sections is None or "training" in sections
-        group_size = chooser.facts.get("algorithm", Facts()).group_size
-        for problem in arithmetic.check(arithmetic.Numbers(config, group_size), trains):
+        algorithm = chooser.facts.get("algorithm", Facts())
+        numbers = arithmetic.Numbers(config, algorithm.group_size, piecewise=algorithm.piecewise)
+        for problem in arithmetic.check(numbers, trains):
             findings.add_problem(problem)
         _check_places(config, plugins.registry, findings)
         _check_plugins(config, plugins, findings)

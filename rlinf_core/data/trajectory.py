@@ -24,6 +24,11 @@ from rlinf_core.data.batch import Batch
 from rlinf_core.errors import BatchError
 
 
+def columns(trajectory: Batch, which: slice) -> Batch:
+    """Return a trajectory of some of its environments, as views; strings have no columns."""
+    return trajectory.map(lambda tensor: tensor[:, which])
+
+
 class TrajectoryBuilder:
     """Collects steps of N environments and stacks them when T are there.
 

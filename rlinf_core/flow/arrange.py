@@ -79,7 +79,8 @@ def arrange(run: Run) -> tuple[Arrangement | None, list[Problem]]:
     if problems:
         return None, [run.located(problem) for problem in problems]
     groups = {name: groups[name] for name in components}
-    group_size = run.facts.get("algorithm", Facts()).group_size
+    algorithm = run.facts.get("algorithm", Facts())
+    group_size = algorithm.group_size
     stages = choose_stages(config, groups, group_size)
     problems = _distributed(run, entries, groups)
     ranks = {name: len(group) for name, group in groups.items()}
@@ -89,7 +90,8 @@ def arrange(run: Run) -> tuple[Arrangement | None, list[Problem]]:
     lines = [(e, sizes[e.components[0]]) for e in entries if sizes.keys() >= set(e.components)]
     collect = config.collect.model_copy(update={"stages": stages})
     resolved = config.model_copy(update={"collect": collect})
-    problems += check(Numbers(resolved, group_size, ranks, lines), "training" in groups)
+    numbers = Numbers(resolved, group_size, ranks, lines, algorithm.piecewise)
+    problems += check(numbers, "training" in groups)
     arrangement = Arrangement(devices, groups, stages, accelerators)
     return arrangement, [run.located(problem) for problem in problems]
 

@@ -28,6 +28,20 @@ class TrainingBackend(Protocol):
 
     policy: Policy
 
+    def join(self, rank: int, size: int, total: Callable[[Tensor], Tensor]) -> None:
+        """Become one of several ranks (capability DISTRIBUTED); called before :meth:`build`.
+
+        Every rank then sees its own rows of a minibatch, maybe none, and losses that are divided
+        by the counts of all, so that gradients are to be added up.
+
+        Args:
+            rank: of this worker.
+            size: number of ranks.
+            total: returns the sum of a tensor over all ranks, which all call in the same order; a
+                backend may use collectives of its own instead.
+        """
+        ...
+
     def build(self, make_policy: Callable[[], nn.Module]) -> None:
         """Make the policy, move it to the device and make its optimizer.
 

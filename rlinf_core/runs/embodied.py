@@ -24,7 +24,7 @@ from rlinf_core.protocols.runtime import ChannelSpec, Future, Runtime, Span
 from rlinf_core.protocols.weight_transport import Layout
 from rlinf_core.runs.checkpoint import Checkpoint
 from rlinf_core.runs.evaluation import Evaluation, Evaluator, check_states
-from rlinf_core.runs.layout import stage_keys
+from rlinf_core.runs.layout import owned_envs, stage_keys, streams
 from rlinf_core.runs.session import Session
 
 
@@ -76,9 +76,13 @@ class EmbodiedRun:
             "trajectories", ChannelSpec(max_staleness=collect.max_staleness)
         )
         self._keys = stage_keys(self._simulation.size, session.stages)
+        self._sources = streams(collect.envs, self._simulation.size, session.stages)
+        self._owned = owned_envs(collect.envs, groups, self._training.size)
         self._step, self._env_steps = 0, 0
         self._collecting: deque[tuple[Future, Future]] = deque()
 
+        if self._training.size > 1:
+            self._training.call("join", runtime.channel("gradients"))
         spaces = self._simulation.call("spaces").wait()[0]
         check_states(self._simulation, run.config.evaluation.split, run.config.evaluation.episodes)
         built = [group.call("build", spaces) for group in (self._rollout, self._training)]
@@ -105,7 +109,7 @@ class EmbodiedRun:
             self._collecting.append(self._collect(self._step + self.collecting))
         simulated, acted = self._collecting.popleft()
         trained = self._training.call(
-            "update", self._step, collect.steps * collect.envs, self._trajectories
+            "update", self._step, self._sources, self._owned, self._trajectories
         )
         episodes = [episode for part in simulated.wait() for episode in part]
         acted.wait()
@@ -140,7 +144,7 @@ class EmbodiedRun:
         channels = self._observations, self._actions
         simulated = self._simulation.call("collect", steps, *channels)
         acted = self._rollout.call(
-            "serve", step * steps, steps, self._keys, *channels, self._trajectories
+            "serve", step * steps, steps, self._keys, *channels, self._trajectories, self._owned
         )
         return simulated, acted
 

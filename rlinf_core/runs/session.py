@@ -126,6 +126,7 @@ class Session:
             epochs=update.epochs,
             minibatch_size=update.minibatch_size,
             microbatch_size=update.microbatch_size or update.minibatch_size,
+            streaming=update.streaming,
             **self._model(),
         )
 

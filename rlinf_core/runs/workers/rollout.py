@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rlinf_core.data.batch import Batch
 from rlinf_core.data.draws import Draws
-from rlinf_core.data.trajectory import TrajectoryBuilder
+from rlinf_core.data.trajectory import TrajectoryBuilder, columns
 from rlinf_core.errors import BatchError
 from rlinf_core.plugins.resolve import resolve_ref
 from rlinf_core.protocols.policy import Act, Mode
@@ -17,7 +17,7 @@ from rlinf_core.protocols.rollout_engine import RolloutEngine
 from rlinf_core.protocols.runtime import Channel
 from rlinf_core.protocols.simulator import Spaces
 from rlinf_core.protocols.weight_transport import Layout, Receipt, WeightTransport
-from rlinf_core.runs.layout import StageKey, served_by
+from rlinf_core.runs.layout import StageKey, overlap, served_by
 from rlinf_core.runs.workers.build import policy_factory
 from rlinf_core.runtime.worker import Place, Worker
 from rlinf_core.specs import ComponentRef
@@ -87,12 +87,15 @@ class RolloutWorker(Worker):
         observations: Channel,
         actions: Channel,
         trajectories: Channel,
+        owned: list[range],
     ) -> None:
         """Answer ``steps`` observations of each stage and send its trajectory.
 
         Args:
             first_step: run-wide number of the first step; keys the policy's random numbers.
             keys: all stages; this worker serves its share of them.
+            owned: which environments each training worker learns from. Under the key (its rank,
+                rank of the simulation worker, stage) it gets those columns of a trajectory.
         """
         self.notes["version"] = self._engine.version
         mine = served_by(keys, self.place.size, self.place.rank)
@@ -109,8 +112,13 @@ class RolloutWorker(Worker):
             self._outcome(builders[key], message)
             last = self._infer(message["obs"], None, Mode.VALUE)
             trajectory = builders[key].build(last.value)
-            rows = len(trajectory) * len(message)
-            trajectories.put(trajectory, weight=rows, version=self._engine.version)
+            ids = message["env"].tolist()
+            for reader, envs in enumerate(owned):
+                wanted = overlap(ids, envs)
+                if rows := len(trajectory) * len(ids[wanted]):
+                    part = columns(trajectory, wanted)
+                    version = self._engine.version
+                    trajectories.put(part, key=(reader, *key), weight=rows, version=version)
 
     def answer(self, keys: list[StageKey], observations: Channel, actions: Channel) -> None:
         """Answer greedily until each stage says that it has ended (evaluation)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,43 @@ from rlinf_core.protocols.runtime import Channel
 from rlinf_core.protocols.simulator import Spaces
 from rlinf_core.protocols.training_backend import TrainingBackend
 from rlinf_core.protocols.weight_transport import Layout, Receipt, WeightTransport
+from rlinf_core.runs.layout import Streams, overlap
 from rlinf_core.runs.workers.build import policy_factory
+from rlinf_core.runtime.collective import Collective
 from rlinf_core.runtime.worker import Place, Worker
 from rlinf_core.specs import ComponentRef
 
 _SHUFFLE, _TORCH = 2, 3  # streams of the run's seed
+
+
+@dataclass
+class _Learning:
+    """What one iteration of learning has come to so far; a context that adds up its seconds."""
+
+    iteration: int
+    epoch: int = 0
+    seconds: float = 0.0
+    stopped: bool = False
+    history: list[dict[str, float]] = field(default_factory=list)
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._began
+
+
+def _envs(trajectory: Batch) -> range:
+    """Return the environments of a trajectory, which are consecutive."""
+    first = int(trajectory["env"][0, 0])
+    return range(first, first + trajectory["env"].shape[1])
+
+
+def _nothing(rows: Batch) -> Batch:
+    """Return one row that counts for nothing, for a worker without rows in a minibatch."""
+    one = rows.rows(slice(0, 1))
+    flags = {name: torch.zeros_like(one[name]) for name in ("valid", "mask") if name in one}
+    return one.with_entries(**flags)
 
 
 class TrainingWorker(Worker):
@@ -39,6 +72,7 @@ class TrainingWorker(Worker):
         epochs: passes over each iteration's rows.
         minibatch_size: rows per optimizer step.
         microbatch_size: rows per forward and backward pass.
+        streaming: use a stage's trajectory once as soon as it is there.
         chunk: actions per step.
         seed: the run's seed.
     """
@@ -57,6 +91,7 @@ class TrainingWorker(Worker):
         epochs: int,
         minibatch_size: int,
         microbatch_size: int,
+        streaming: bool,
         chunk: int,
         seed: int,
     ) -> None:
@@ -65,7 +100,7 @@ class TrainingWorker(Worker):
         self._algorithm: Algorithm = resolve_ref(algorithm)(algorithm_config)
         self._transport: WeightTransport = resolve_ref(weights)(weights_config)
         self._model, self._model_config = model, model_config
-        self._epochs = epochs
+        self._epochs, self._streaming = epochs, streaming
         self._minibatch_size, self._microbatch_size = minibatch_size, microbatch_size
         self._chunk, self._seed = chunk, seed
 
@@ -78,28 +113,77 @@ class TrainingWorker(Worker):
                 policy_factory(self._model, self._model_config, spaces, self._chunk, self._seed)
             )
 
+    def join(self, channel: Channel) -> None:
+        """Become one of several training workers, who add up gradients through ``channel``."""
+        place = self.place
+        self._backend.join(place.rank, place.size, Collective(channel, place.rank, place.size).sum)
+
     # --- one iteration ---------------------------------------------------------------------------
 
-    def update(self, iteration: int, rows: int, trajectories: Channel) -> dict[str, float]:
-        """Learn from the next ``rows`` rows of trajectories; return means over optimizer steps."""
+    def update(
+        self, iteration: int, sources: Streams, owned: list[range], trajectories: Channel
+    ) -> dict[str, float]:
+        """Learn from an iteration's trajectories; return means over optimizer steps.
+
+        Args:
+            iteration: its number, which keys the order of rows.
+            sources: environment ids of every stage that sends trajectories.
+            owned: which environments each training worker learns from.
+            trajectories: where they come from, one piece per stage.
+        """
         version = self._backend.export().header.version
         self.notes["version"] = version
-        pieces: list[Batch] = trajectories.get_batch(weight=rows, version=version)
+        mine = owned[self.place.rank]
+        keys = [key for key, ids in sources.items() if ids[overlap(ids, mine)]]
         # In the order of environments, so that no number depends on who simulated or acted.
-        pieces.sort(key=lambda piece: int(piece["env"][0, 0]))
-        with self.lease():
-            return self._learn(iteration, Batch.cat(pieces, dim=1), version)
+        pieces: Iterator[Batch] = (
+            trajectories.get(key=(self.place.rank, *key), version=version) for key in keys
+        )
+        whole = range(owned[-1].stop)
+        if not self._streaming:
+            pieces = iter([Batch.cat(list(pieces), dim=1)])
 
-    def _learn(self, iteration: int, trajectory: Batch, version: int) -> dict[str, float]:
-        began = time.perf_counter()
-        trajectory = trajectory.to(self.place.torch_name)  # [T, N, ...]
+        learning = _Learning(iteration)
+        collected, prepared = [], []
+        for piece in pieces:  # the wait for one is here, and not where the device is held
+            with self.lease(), learning:
+                collected.append(piece.to(self.place.torch_name))  # [T, N, ...]
+                prepared.append(self._prepare(collected[-1]))
+                self._epoch(prepared[-1], _envs(piece) if self._streaming else whole, learning)
+        with self.lease(), learning:
+            trajectory, rows = Batch.cat(collected, dim=1), Batch.cat(prepared, dim=1)
+            for _ in range(1, self._epochs):
+                self._epoch(rows, whole, learning)
+            # Statistics that the policy keeps move only now, when nothing is scored by the old.
+            executed = trajectory["valid"].any(dim=-1)  # [T, N]
+            self._backend.policy.observe(trajectory["obs"], executed, self._backend.reduce)
+            self._backend.advance()
+        history, names = learning.history, learning.history[0].keys()
+        means = {f"train/{n}": math.fsum(m[n] for m in history) / len(history) for n in names}
+        return means | {
+            "train/optimizer_steps": float(len(history)),
+            "train/staleness": float((version - trajectory["version"]).double().mean()),
+            "executed_steps": float(self._backend.reduce(trajectory["valid"].sum())),
+            "time/update_s": learning.seconds,
+        }
+
+    def _prepare(self, trajectory: Batch) -> Batch:
+        """Return a trajectory [T, N, ...] with everything that the loss reads."""
         prepared = self._algorithm.advantages(trajectory, self._backend.reduce)
-        flat = prepared.flatten()  # [T*N, ...]
-        if self._algorithm.needs.proximal_logp:
-            flat = flat.with_entries(proximal_logp=self._score(flat))
+        if not self._algorithm.needs.proximal_logp:
+            return prepared
+        scored = self._backend.score(prepared.flatten().split(self._microbatch_size))
+        logp = torch.cat([evaluation.logp for evaluation in scored])  # [T*N, ...]
+        logp = logp.reshape(*prepared["env"].shape, *logp.shape[1:])  # [T, N, ...]
+        return prepared.with_entries(proximal_logp=logp)
 
-        history: list[dict[str, float]] = []
-        for minibatch in self._minibatches(flat, len(prepared), iteration):
+    def _epoch(self, rows: Batch, envs: range, learning: _Learning) -> None:
+        """Use each row [T, N, ...] once, in an order that is shuffled over ``envs``."""
+        order = (learning.iteration, learning.epoch)
+        learning.epoch += 1
+        if learning.stopped:
+            return
+        for minibatch in self._minibatches(rows, envs, order):
             counts = self._counts(minibatch)
 
             def loss(micro: Batch, evaluation: Eval, counts: Counts = counts) -> Any:
@@ -110,43 +194,31 @@ class TrainingWorker(Worker):
                 return found, metrics
 
             metrics = self._backend.update(minibatch.split(self._microbatch_size), loss)
-            history.append(dict(metrics))
+            learning.history.append(dict(metrics))
             if self._algorithm.stop(metrics):
-                break
+                learning.stopped = True
+                return
 
-        # Statistics that the policy keeps move only now, when nothing is scored by the old ones.
-        executed = trajectory["valid"].any(dim=-1)  # [T, N]
-        self._backend.policy.observe(trajectory["obs"], executed, self._backend.reduce)
-        self._backend.advance()
-        names = history[0].keys()
-        means = {f"train/{n}": math.fsum(m[n] for m in history) / len(history) for n in names}
-        return means | {
-            "train/optimizer_steps": float(len(history)),
-            "train/staleness": float((version - trajectory["version"]).float().mean()),
-            "executed_steps": float(self._backend.reduce(trajectory["valid"].sum())),
-            "time/update_s": time.perf_counter() - began,
-        }
+    def _minibatches(self, rows: Batch, envs: range, order: tuple[int, ...]) -> Iterator[Batch]:
+        """Yield this worker's part of each shuffled minibatch.
 
-    def _minibatches(self, rows: Batch, steps: int, iteration: int) -> Iterator[Batch]:
-        """Yield shuffled minibatches, epoch by epoch; the order depends on the seed alone.
-
-        What is shuffled are rows, or whole groups of G consecutive environments with all their
-        T = ``steps`` steps where the algorithm compares groups.
+        What is shuffled are rows, or whole groups of G consecutive environments with all their T
+        steps where the algorithm compares groups. The order depends on the seed alone: it is that
+        of all ``envs``, of which every worker picks its own. So numbers do not depend on how many
+        workers there are, and a minibatch may have more rows for one than for another.
         """
-        size = self._algorithm.needs.group_size
-        units = torch.arange(len(rows)).reshape(steps, -1, size)  # [T, N / G, G]
+        flat, size = rows.flatten(), self._algorithm.needs.group_size
+        steps, width = rows["env"].shape
+        units = torch.arange(steps * len(envs)).reshape(steps, -1, size)  # [T, N / G, G]
         units = units.transpose(0, 1).flatten(1) if size > 1 else units.reshape(-1, 1)
         generator = torch.Generator()
-        for epoch in range(self._epochs):
-            generator.manual_seed(stream_seed(self._seed, _SHUFFLE, iteration, epoch))
-            order = units[torch.randperm(len(units), generator=generator)].flatten()  # [B]
-            for start in range(0, len(rows), self._minibatch_size):
-                yield rows.rows(order[start : start + self._minibatch_size])
-
-    def _score(self, rows: Batch) -> Tensor:
-        """Return log-probs of what was done [B, ...] under the weights of now."""
-        scored = self._backend.score(rows.split(self._microbatch_size))
-        return torch.cat([evaluation.logp for evaluation in scored])
+        generator.manual_seed(stream_seed(self._seed, _SHUFFLE, *order))
+        shuffled = units[torch.randperm(len(units), generator=generator)].flatten()  # [T*N]
+        for chosen in torch.split(shuffled, self._minibatch_size):
+            step, env = chosen // len(envs), chosen % len(envs) + envs.start  # [B] each
+            column = env - _envs(rows).start
+            own = (column >= 0) & (column < width)
+            yield flat.rows((step * width + column)[own]) if own.any() else _nothing(flat)
 
     def _counts(self, minibatch: Batch) -> Counts:
         valid = minibatch["valid"]  # [B, C]
@@ -163,13 +235,16 @@ class TrainingWorker(Worker):
         self._transport.open(channel, source, target)
 
     def send_weights(self) -> Receipt:
-        """Send the current weights to the rollout workers."""
+        """Send the current weights to the rollout workers; every rank has the same."""
         stream = self._backend.export()
+        if self.place.rank:
+            return Receipt(0, "", stream.header.version)
         return self._transport.send(stream, stream.header.version)
 
     def save(self, folder: str) -> int:
         """Write weights, optimizer and schedule below ``folder``; return the weights' version."""
-        self._backend.save(Path(folder))
+        if self.place.rank == 0:
+            self._backend.save(Path(folder))
         return self._backend.export().header.version
 
     def load(self, folder: str) -> None:

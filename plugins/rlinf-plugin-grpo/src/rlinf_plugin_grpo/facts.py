@@ -10,5 +10,9 @@ from rlinf_plugin_grpo.config import GRPOConfig
 
 
 def facts(config: GRPOConfig, upstream: Mapping[str, Any]) -> Facts:
-    """Return how many environments are compared with one another."""
-    return Facts(parameters=0, bytes=0, group_size=config.group_size)
+    """Return how many environments are compared with one another.
+
+    With ``aggregation: episode`` an episode's weight depends on all the others of the rollout.
+    """
+    piecewise = config.aggregation != "episode"
+    return Facts(parameters=0, bytes=0, group_size=config.group_size, piecewise=piecewise)

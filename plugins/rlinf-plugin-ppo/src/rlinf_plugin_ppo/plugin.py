@@ -14,6 +14,7 @@ def rlinf_algorithms() -> list[ComponentSpec]:
             summary="Proximal policy optimisation with a critic, over chunks of actions",
             target="rlinf_plugin_ppo.ppo:PPO",
             config="rlinf_plugin_ppo.config:PPOConfig",
+            facts="rlinf_plugin_ppo.facts:facts",
             needs={Kind.MODEL: {Capability.VALUE, Capability.LOGPROB}},
         )
     ]

@@ -1,8 +1,9 @@
-"""The training backend ``torch``: one optimizer step from micro-batches, in one process.
+"""The training backend ``torch``: one optimizer step from micro-batches, on one rank or several.
 
 What a training backend must do is stated in ``rlinf_core.protocols.training_backend``. An update
 reads top to bottom in :meth:`TorchBackend.update`; optimizers and parameter groups are in
-``optimizers.py``, files in ``checkpoint.py``, the learning-rate curve in ``config.py``.
+``optimizers.py``, sums over ranks in ``ranks.py``, files in ``checkpoint.py``, the learning-rate
+curve in ``config.py``.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from rlinf_core.api import (
 from rlinf_plugin_torch import checkpoint
 from rlinf_plugin_torch.config import TorchConfig
 from rlinf_plugin_torch.optimizers import make_optimizer
+from rlinf_plugin_torch.ranks import add_up
 
 LossFunction = Callable[[Batch, Eval], tuple[Tensor, rl.Metrics]]
 
@@ -61,6 +63,17 @@ class TorchBackend:
         self.device = torch.device(device)
         self.iteration = 0
         self._offloaded = False
+        self._total: Callable[[Tensor], Tensor] | None = None
+
+    def join(self, rank: int, size: int, total: Callable[[Tensor], Tensor]) -> None:
+        """Become one of several ranks: each has all weights, and gradients are added up.
+
+        Args:
+            rank: of this process.
+            size: number of ranks.
+            total: sums a tensor over all ranks.
+        """
+        self._total = total
 
     def build(self, make_policy: Callable[[], nn.Module]) -> None:
         """Make the policy, move it to the device and make its optimizer.
@@ -115,13 +128,16 @@ class TorchBackend:
             parts.append(metrics)
             losses.append(loss.detach())
 
-        self._scaler.unscale_(self.optimizer)
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        loss, merged = torch.stack(losses).sum(), rl.merge_metrics(parts)
+        if self._total is not None:
+            loss, merged = add_up(self._total, parameters, loss, merged)
+        self._scaler.unscale_(self.optimizer)
         norm = get_total_norm([p.grad for p in parameters if p.grad is not None])  # []
 
         # The one wait for the device: every number in a single copy, before the weights change.
-        numbers = rl.mean_metrics(rl.merge_metrics(parts))
-        numbers |= {"loss": torch.stack(losses).sum(), "grad_norm": norm}
+        numbers = rl.mean_metrics(merged)
+        numbers |= {"loss": loss, "grad_norm": norm}
         values = torch.stack([number.detach().double() for number in numbers.values()]).tolist()
         result = dict(zip(numbers, values, strict=True))
 
@@ -152,8 +168,8 @@ class TorchBackend:
         self._set_learning_rate()
 
     def reduce(self, tensor: Tensor) -> Tensor:
-        """Return the tensor: there is one rank."""
-        return tensor
+        """Return the sum of a tensor over all ranks."""
+        return tensor if self._total is None else self._total(tensor)
 
     # --- files -----------------------------------------------------------------------------------
 

@@ -11,9 +11,9 @@ def rlinf_training_backends() -> list[ComponentSpec]:
     return [
         ComponentSpec(
             name="torch",
-            summary="Plain PyTorch on one device: Adam or SGD, clipping, schedules, autocast",
+            summary="Plain PyTorch on one device, or a copy on each: Adam, SGD, clipping, autocast",
             target="rlinf_plugin_torch.backend:TorchBackend",
             config="rlinf_plugin_torch.config:TorchConfig",
-            capabilities={Capability.OFFLOAD},
+            capabilities={Capability.OFFLOAD, Capability.DISTRIBUTED},
         )
     ]
