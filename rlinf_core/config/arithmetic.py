@@ -164,19 +164,17 @@ def every_section_is_read(numbers: Numbers) -> Iterator[Broken]:
 
 
 Rule = Callable[[Numbers], Iterator[Broken]]
-RULES: tuple[Rule, ...] = (
-    environments_split_evenly,
-    rollout_processes_have_work,
-    every_section_is_read,
-)
+RULES: tuple[Rule, ...] = (every_section_is_read,)
 """Rules of every run, in the order they are reported."""
 TRAINING_RULES: tuple[Rule, ...] = (
+    environments_split_evenly,
+    rollout_processes_have_work,
     groups_are_whole,
     minibatch_fits_rollout,
     minibatch_splits_evenly,
     microbatch_fits_minibatch,
 )
-"""Rules of a run that trains."""
+"""Rules of a run that trains; one that evaluates collects nothing."""
 
 
 # --- checking -------------------------------------------------------------------------------------

@@ -155,13 +155,18 @@ def _devices(run: Run) -> tuple[tuple[Device, ...], Mapping[str, Accelerator], l
 
 
 def _distributed(run: Run, entries: list[Entry], groups: Mapping[str, GroupPlace]) -> list[Problem]:
-    """Refuse several training processes of a backend that trains in one."""
+    """Refuse several training processes: of a backend that trains in one, and of a run for now."""
     ranks = len(groups.get("training", ()))
-    if ranks < 2 or run.can("training", Capability.DISTRIBUTED):
+    if ranks < 2:
         return []
     entry = next(e for e in entries if "training" in e.components)
     line = suggest(entry.path, f"{entry.resources}:1")
     who = describe(run.components["training"].component)
-    text = f"training in {ranks} processes needs the capability 'distributed', which {who} does not"
+    able = run.can("training", Capability.DISTRIBUTED)
+    why = (
+        "needs a run that deals rows to several, and an embodied run deals them to one"
+        if able
+        else f"needs the capability 'distributed', which {who} does not declare"
+    )
     wanted = f"wanted one process that has all the devices, training: all:1, here {line}"
-    return [Problem(entry.path, f"{text} declare", wanted, (line,))]
+    return [Problem(entry.path, f"training in {ranks} processes {why}", wanted, (line,))]

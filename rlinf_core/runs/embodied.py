@@ -22,7 +22,7 @@ from rlinf_core.protocols.runtime import Runtime
 from rlinf_core.protocols.weight_transport import Layout
 from rlinf_core.runs.checkpoint import Checkpoint
 from rlinf_core.runs.evaluation import Evaluation, Evaluator, check_states
-from rlinf_core.runs.layout import stage_keys
+from rlinf_core.runs.layout import stage_keys, stream_channel
 from rlinf_core.runs.session import Session
 
 
@@ -68,10 +68,11 @@ class EmbodiedRun:
         self._rollout = session.rollout()
         self._training = session.training()
         self._evaluator = Evaluator(session, self._rollout)
-        self._observations = runtime.channel("observations")
-        self._actions = runtime.channel("actions")
-        self._trajectories = runtime.channel("trajectories")
         self._keys = stage_keys(self._simulation.size, session.stages)
+        room = stream_channel(len(self._keys))
+        self._observations = runtime.channel("observations", room)
+        self._actions = runtime.channel("actions", room)
+        self._trajectories = runtime.channel("trajectories", room)
         self._step, self._env_steps = 0, 0
 
         spaces = self._simulation.call("spaces").wait()[0]

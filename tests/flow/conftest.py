@@ -41,6 +41,10 @@ def rlinf_models():
     ]
 
 @hookimpl
+def rlinf_training_backends():
+    return [ComponentSpec("crowd", "A.", f"{CODE}:Tiny", capabilities=[Capability.DISTRIBUTED])]
+
+@hookimpl
 def rlinf_accelerators():
     return [ComponentSpec("tiny", "Three of 10 MB.", f"{CODE}:Tiny")]
 
