@@ -57,5 +57,7 @@ class Capability(enum.StrEnum):
     """Any: ``offload`` and ``onload`` free and refill the device."""
     DISTRIBUTED = "distributed"
     """Training backend: trains one model on several ranks."""
+    PROCESSES = "processes"
+    """Runtime: every worker runs in a process of its own, so that groups work side by side."""
     GENERATE = "generate"
     """Rollout engine: generates text."""

@@ -60,6 +60,11 @@ class Facts:
         conventions: named conventions, such as ``{"image_rotation": "180"}``.
         group_size: so many consecutive environments start a rollout from one initial state and are
             compared with one another (algorithms); 1 means that there are no groups.
+        trainable: how many of ``parameters`` are trained; None means all.
+        act_bytes: bytes of one row of what ``act`` returns to be trained on beside the actions:
+            log-probability, value and replay (models).
+        memory: what it keeps on the device beside the weights, in bytes by what it is, such as
+            ``{"gradients": ..., "optimizer": ...}`` (training backends).
         piecewise: whether advantages need no more than whole groups, so that learning may begin
             with a part of a rollout (algorithms).
     """
@@ -70,6 +75,9 @@ class Facts:
     capabilities: Mapping[Capability, Level] = field(default_factory=dict)
     conventions: Mapping[str, str] = field(default_factory=dict)
     group_size: int = 1
+    trainable: int | Unknown | None = None
+    act_bytes: int | Unknown = Unknown("not stated")
+    memory: Mapping[str, int | Unknown] = field(default_factory=dict)
     piecewise: bool = False
 
 

@@ -28,6 +28,7 @@ def rlinf_runtimes() -> Iterable[ComponentSpec]:
             "processes",
             "One process per worker on this machine, joined by shared memory.",
             "rlinf_core.runtime.processes:ProcessRuntime",
+            capabilities={Capability.PROCESSES},
         ),
     ]
 

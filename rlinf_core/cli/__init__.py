@@ -97,6 +97,14 @@ def _evaluate(
     raise typer.Exit(main(run, checkpoint, episodes, output, json, overrides or []))
 
 
+@app.command("plan")
+def _plan(run: RunName, overrides: Overrides = None, json: Json = False) -> None:
+    """Show what a run would do on this machine, and what is wrong with it; start nothing."""
+    from rlinf_core.cli.plan import main
+
+    raise typer.Exit(main(run, json, overrides or []))
+
+
 @app.command("trace")
 def _trace(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of a run.")],

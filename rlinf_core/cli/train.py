@@ -10,12 +10,14 @@ from pathlib import Path
 
 from rlinf_core.config.validate import load_run
 from rlinf_core.files import finite
+from rlinf_core.runs.plan import check_plan
 from rlinf_core.runs.train import Result, train
 
 
 def main(run: str, output: Path | None, resume: bool, json: bool, overrides: list[str]) -> int:
     """Train; return the exit code: 0 done, 130 interrupted after a safe checkpoint."""
     loaded = load_run(run, overrides)
+    check_plan(loaded)  # here as well, so that nothing is said to start
     print(f"starting {loaded.config.name}", file=sys.stderr)
     with redirect_stdout(sys.stderr):  # results alone go to standard output, whatever plugins print
         result = train(loaded, output, resume)

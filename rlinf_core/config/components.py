@@ -107,6 +107,23 @@ class Chooser:
             for kind in (Kind.SIMULATOR, Kind.MODEL):
                 self._check_need("collect.chunk", who, kind, Capability.ACTION_CHUNK)
 
+    def check_conventions(self) -> None:
+        """Check that the model gets what it expects: each conversion happens once, or not at all.
+
+        The simulator says in its facts how it shows and takes things, the model what it expects.
+        """
+        ends = [self.facts.get(key, Facts()).conventions for key in ("simulator", "model")]
+        given, expected = ends
+        for name in sorted(given.keys() & expected.keys()):
+            if given[name] != expected[name]:
+                who, other = (describe(self.chosen[k].component) for k in ("model", "simulator"))
+                self._findings.add(
+                    f"{self._paths['model']}.name",
+                    f"found {who}, which expects {name} {expected[name]!r}, and {other} gives "
+                    f"{given[name]!r}, wanted both the same: options of one of them, or another "
+                    "model",
+                )
+
     def level(self, key: str, capability: Capability) -> Level:
         """Return how far a chosen component supports a capability, so configured."""
         declared = self.chosen[key].component.spec.capabilities.get(capability, Level.UNKNOWN)

@@ -255,6 +255,7 @@ def _components(
         if isinstance(text := holding.get("devices"), str) and text:
             chooser.devices(f"cluster.{where}", text)
     chooser.check_needs()
+    chooser.check_conventions()
     if sections is not None and "loggers" not in sections:
         return chooser, []
     listed = data.get("loggers", RunConfig().model_dump()["loggers"])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,11 @@ from rlinf_core.capability import Capability
 from rlinf_core.config.validate import Run
 from rlinf_core.data.outcomes import summary
 from rlinf_core.flow.timeline import TimelineWriter
-from rlinf_core.protocols.runtime import ChannelSpec, Future, Runtime, Span
+from rlinf_core.protocols.runtime import Future, Runtime, Span
 from rlinf_core.protocols.weight_transport import Layout
 from rlinf_core.runs.checkpoint import Checkpoint
 from rlinf_core.runs.evaluation import Evaluation, Evaluator, check_states
-from rlinf_core.runs.layout import owned_envs, stage_keys, streams
+from rlinf_core.runs.layout import owned_envs, stage_keys, stream_channel, streams
 from rlinf_core.runs.session import Session
 
 
@@ -70,12 +70,14 @@ class EmbodiedRun:
         self._rollout = session.rollout()
         self._training = session.training()
         self._evaluator = Evaluator(session, self._rollout)
-        self._observations = runtime.channel("observations")
-        self._actions = runtime.channel("actions")
-        self._trajectories = runtime.channel(
-            "trajectories", ChannelSpec(max_staleness=collect.max_staleness)
-        )
         self._keys = stage_keys(self._simulation.size, session.stages)
+        room = stream_channel(len(self._keys))
+        self._observations = runtime.channel("observations", room)
+        self._actions = runtime.channel("actions", room)
+        pieces = len(self._keys) * self._training.size * (1 + collect.max_staleness)
+        self._trajectories = runtime.channel(
+            "trajectories", replace(stream_channel(pieces), max_staleness=collect.max_staleness)
+        )
         self._sources = streams(collect.envs, self._simulation.size, session.stages)
         self._owned = owned_envs(collect.envs, groups, self._training.size)
         self._step, self._env_steps = 0, 0

@@ -12,7 +12,7 @@ from rlinf_core.data.outcomes import Episode, wilson_interval
 from rlinf_core.errors import RequestError, WorkerFailed
 from rlinf_core.protocols.runtime import WorkerGroup
 from rlinf_core.protocols.simulator import Spaces
-from rlinf_core.runs.layout import stage_keys
+from rlinf_core.runs.layout import stage_keys, stream_channel
 from rlinf_core.runs.session import Session
 from rlinf_core.runs.video import write_grid
 
@@ -141,8 +141,9 @@ class Evaluator:
         self, group: WorkerGroup, split: str, episodes: int, frames: bool = False
     ) -> list[Any]:
         runtime = self._session.runtime
-        observations = runtime.channel(f"{group.name}.observations")
-        actions = runtime.channel(f"{group.name}.actions")
+        room = stream_channel(group.size)
+        observations = runtime.channel(f"{group.name}.observations", room)
+        actions = runtime.channel(f"{group.name}.actions", room)
         visited = group.call("evaluate", split, episodes, observations, actions, frames)
         answered = self._rollout.call("answer", stage_keys(group.size, 1), observations, actions)
         parts = visited.wait()

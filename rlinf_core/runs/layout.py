@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rlinf_core.protocols.runtime import ChannelSpec
+
 StageKey = tuple[int, int]
 """(rank of the simulation worker, stage): names one stream of steps through the channels."""
 
@@ -29,6 +31,14 @@ def stage_keys(size: int, stages: int) -> list[StageKey]:
     the first can simulate meanwhile.
     """
     return [(rank, stage) for stage in range(stages) for rank in range(size)]
+
+
+def stream_channel(streams: int) -> ChannelSpec:
+    """Return a channel with room for one item of every stream.
+
+    With less, streams whose turn is later could fill it, and the one that is waited for not get in.
+    """
+    return ChannelSpec(capacity=max(ChannelSpec.capacity, streams))
 
 
 def served_by(keys: Sequence[StageKey], size: int, rank: int) -> list[StageKey]:

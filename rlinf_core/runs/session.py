@@ -13,6 +13,7 @@ from typing import Any
 from rlinf_core.capability import Capability
 from rlinf_core.config.validate import Run
 from rlinf_core.flow.arrange import arranged
+from rlinf_core.flow.memory import takes_turns
 from rlinf_core.placement import GroupPlace
 from rlinf_core.plugins.resolve import load
 from rlinf_core.protocols.runtime import Runtime, WorkerGroup, WorkerSpec
@@ -46,6 +47,7 @@ class Session:
     def __init__(self, run: Run, runtime: Runtime) -> None:
         self.run, self.runtime = run, runtime
         self.arrangement = arranged(run)
+        self._turns = takes_turns(run, self.arrangement)
         self._placed: dict[str, GroupPlace] = {}
 
     @property
@@ -75,7 +77,8 @@ class Session:
         return self.run.registry.ref(chosen.component), chosen.config
 
     def _launch(self, name: str, worker: str, place: GroupPlace, **arguments: Any) -> WorkerGroup:
-        spec = WorkerSpec(name, f"{_WORKERS}.{worker}", arguments)
+        turns = worker.partition(":")[0] in self._turns
+        spec = WorkerSpec(name, f"{_WORKERS}.{worker}", arguments, turns)
         self._placed[name] = place
         return self.runtime.launch(spec, len(place), place)
 

@@ -22,6 +22,7 @@ from rlinf_core.runs.curve import draw_curve
 from rlinf_core.runs.embodied import EmbodiedRun
 from rlinf_core.runs.evaluation import Evaluation
 from rlinf_core.runs.interrupt import StopRequest, stop_on_signal
+from rlinf_core.runs.plan import check_plan
 from rlinf_core.runs.session import open_runtime
 
 
@@ -144,9 +145,11 @@ def train(run: Run, output: Path | None, resume: bool) -> Result:
         resume: go on from the last whole checkpoint in that folder.
 
     Raises:
-        RequestError: the folder cannot be used, or the simulator cannot do what the run asks.
+        RequestError: the run does not fit this machine, the folder cannot be used, or the simulator
+            cannot do what the run asks.
         WorkerFailed: a worker raised or died; checkpoints written before stay.
     """
+    check_plan(run)
     folder = choose_folder(run.config.name, output, resume)
     loggers = Loggers(run)
     store = CheckpointStore(folder, run.config.checkpoint.keep, run.config.checkpoint.best)

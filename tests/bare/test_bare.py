@@ -124,6 +124,14 @@ def test_a_wrong_run_is_refused(nothing):
     assert "rlinf-plugin-nothing" in done.stderr
 
 
+def test_a_run_is_planned(nothing):
+    done = rlinf("plan", str(nothing / "run.yaml"), "--json", PYTHONPATH=str(nothing))
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert plan["mode"] == "collocated"
+    assert plan["transfers"][0]["iteration"]["bytes"] is None  # nobody told
+
+
 def test_the_flow_and_the_runtime_can_be_imported():
     code = """
         import rlinf_core.runs.train, rlinf_core.runs.evaluate, rlinf_core.runs.embodied

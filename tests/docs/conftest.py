@@ -202,7 +202,7 @@ def short(arguments: list[str]) -> list[str]:
 def check_options(command: str) -> None:
     """Load the run that a command names, with the options that it gives."""
     program, *arguments = shlex.split(command)
-    if program != "rlinf" or arguments[0] not in ("train", "eval"):
+    if program != "rlinf" or arguments[0] not in ("train", "eval", "plan"):
         return
     taking = {"--checkpoint", "--output", "--episodes"}
     plain = [

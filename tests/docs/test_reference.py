@@ -79,6 +79,18 @@ def test_fields_of_eval_are_those_of_a_result(book: Any, toy_run: Any) -> None:
     assert shared + own == list(json.loads(out))
 
 
+def test_fields_of_plan(book: Any, reader: Any) -> None:
+    code, out, _ = reader.rlinf("plan", "quickstart", "--json")
+    assert code == 0
+    plan = json.loads(out)
+    assert rows("reference/commands.md", "field of `plan`", book) == list(plan)
+    for what in ("transfers", "memory"):
+        assert rows("reference/commands.md", f"field of `{what}`", book) == list(plan[what][0])
+    _, out, _ = reader.rlinf("plan", "quickstart", "--json", "collect.envs=0")
+    (problem,) = json.loads(out)["problems"]
+    assert rows("reference/commands.md", "field of `problems`", book) == list(problem)
+
+
 def test_fields_of_plugins_list_and_show(book: Any, reader: Any) -> None:
     listed = json.loads(reader.rlinf("plugins", "list", "--json")[1])
     shown = json.loads(reader.rlinf("plugins", "show", "ppo", "--json")[1])

@@ -37,6 +37,11 @@ def rlinf_models():
     return [ComponentSpec("toy", "A.", "rlinf_core.testing.toy:ToyPolicy", capabilities=able)]
 
 @hookimpl
+def rlinf_training_backends():
+    config = "rlinf_plugin_torch.config:TorchConfig"
+    return [ComponentSpec("solo", "A.", "rlinf_plugin_torch.backend:TorchBackend", config=config)]
+
+@hookimpl
 def rlinf_loggers():
     code = "rlinf_plugin_toys.code"
     return [ComponentSpec("brittle", "Fails.", f"{code}:Brittle", config=f"{code}:Options")]

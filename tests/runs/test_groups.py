@@ -39,36 +39,42 @@ def write(tmp_path, toys):
 
 @pytest.fixture
 def rollouts(monkeypatch):
-    """Every rollout that is trained on."""
-    seen = []
-    real = training.TrainingWorker._minibatches
+    """Every rollout that is trained on, and every minibatch."""
+    rollouts, minibatches = [], []
+    prepare, real = training.TrainingWorker._prepare, training.TrainingWorker._minibatches
 
-    def spy(self, rows, *rest):
-        seen.append(rows)
-        for minibatch in real(self, rows, *rest):
-            seen.append(minibatch)
+    def spy_prepare(self, trajectory):
+        rollouts.append(prepare(self, trajectory))
+        return rollouts[-1]
+
+    def spy(self, *args):
+        for minibatch in real(self, *args):
+            minibatches.append(minibatch)
             yield minibatch
 
+    monkeypatch.setattr(training.TrainingWorker, "_prepare", spy_prepare)
     monkeypatch.setattr(training.TrainingWorker, "_minibatches", spy)
-    return seen
+    return rollouts, minibatches
 
 
 def test_case_n11_groups_share_a_state_and_are_never_split(write, rollouts, tmp_path):
     train(load_run(write()), tmp_path / "out", resume=False)
-    whole = [rows for rows in rollouts if len(rows) == 40]
+    whole, minibatches = rollouts
     assert len(whole) == 4
     starts = []
     for rows in whole:
-        first = rows["obs"]["state"][:8]  # [N, S] at the first step
+        first = rows["obs"]["state"][0]  # [N, S] at the first step
         assert (first[:4] == first[0]).all()
         assert (first[4:] == first[4]).all()
         assert (first[:, 1] == 0).all()  # nobody has taken a step
         starts.append((float(first[0, 0]), float(first[4, 0])))
-        valid = rows["valid"].reshape(5, 8)
+        valid = rows["valid"][..., 0]  # [T, N]
         assert valid[:3].all()  # horizon 3: then it waits
         assert not valid[3:].any()
     assert len(set(starts)) > 1
-    for part in (rows for rows in rollouts if len(rows) == 20):
+    assert len(minibatches) == 4 * 2 * 2
+    for part in minibatches:
+        assert len(part) == 20
         envs = part["env"].unique().tolist()
         assert envs in ([0, 1, 2, 3], [4, 5, 6, 7])
 

@@ -64,13 +64,13 @@ def load(tmp_path, toys):
 def batches(monkeypatch):
     """Every rollout that is trained on."""
     seen = []
-    real = training.TrainingWorker._minibatches
+    real = training.TrainingWorker._prepare
 
-    def spy(self, rows, *rest):
-        seen.append(rows)
-        yield from real(self, rows, *rest)
+    def spy(self, trajectory):
+        seen.append(real(self, trajectory))
+        return seen[-1]
 
-    monkeypatch.setattr(training.TrainingWorker, "_minibatches", spy)
+    monkeypatch.setattr(training.TrainingWorker, "_prepare", spy)
     return seen
 
 
@@ -94,6 +94,31 @@ def test_who_runs_where_changes_no_number(load, tmp_path, batches):
         assert found[0] == numbers, name
         assert torch.equal(found[1]["gain"], weights["gain"]), name
         assert found[2] == evaluation, name
+
+
+RANKS = {
+    "two training processes": {"placement": {"simulation": "0", "rollout": "0", "training": "0-1"}},
+    "three training processes, of unequal shares": {
+        "placement": {"simulation": "0-1", "rollout": "2", "training": "1-3"},
+        "update": {"epochs": 2, "minibatch_size": 9, "microbatch_size": 3},
+    },
+    "eight, most without rows in a minibatch": {
+        "placement": {"simulation": "0", "rollout": "0", "training": "all:8"},
+        "update": {"epochs": 2, "minibatch_size": 8},
+    },
+}
+"""Sums are in another order, so these agree but for rounding."""
+
+
+@pytest.mark.parametrize("changes", [pytest.param(c, id=n) for n, c in RANKS.items()])
+def test_how_many_processes_learn_changes_no_number_but_for_rounding(load, tmp_path, changes):
+    model = {"name": "mlp", "hidden": [16]}
+    one = {k: v for k, v in changes.items() if k != "placement"}
+    plain, weights, _ = outcome(load("steps=1", model=model, **one), tmp_path / "plain")
+    numbers, others, _ = outcome(load("steps=1", model=model, **changes), tmp_path / "ranks")
+    assert numbers == pytest.approx(plain, rel=1e-4, abs=1e-6)
+    for key, tensor in weights.items():
+        torch.testing.assert_close(others[key], tensor, rtol=1e-5, atol=1e-6)
 
 
 def test_one_update_agrees_whatever_the_shapes_of_its_pieces(load, tmp_path):
@@ -131,7 +156,7 @@ def test_case_n11_a_group_is_never_split_over_processes_and_stages(load, layout,
     assert 8 // (2 * 2 * arranged(run).stages) >= 1
     train(run, tmp_path / "out", resume=False)
     for rows in batches:
-        first = rows["obs"]["state"][:8]  # [N, S] at the first step
+        first = rows["obs"]["state"][0]  # [N, S] at the first step
         assert torch.equal(first[::2], first[1::2]), "both members start from one state"
     changes |= {"algorithm": {"name": "grpo", "group_size": 8}, "update": {"minibatch_size": 32}}
     split = load("collect.stages=1", **changes)
@@ -177,10 +202,12 @@ def refused(run):
 
 
 def test_training_in_several_processes_needs_a_backend_that_can(load):
-    (problem,) = refused(load("placement={simulation: 0, rollout: 0, training: all}"))
+    (problem,) = refused(
+        load("placement={simulation: 0, rollout: 0, training: all}", training="solo")
+    )
     assert str(problem) == (
         "command line: placement.training: training in 4 processes needs the capability "
-        "'distributed', which the training-backend 'torch' (from rlinf-plugin-torch) does not "
+        "'distributed', which the training-backend 'solo' (from rlinf-plugin-toys) does not "
         "declare, wanted one process that has all the devices, training: all:1, here "
         "placement.training=all:1"
     )

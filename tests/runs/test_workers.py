@@ -14,7 +14,7 @@ from rlinf_core.data.outcomes import summary
 from rlinf_core.errors import SimulatorError, WorkerFailed
 from rlinf_core.protocols.runtime import WorkerSpec
 from rlinf_core.protocols.weight_transport import Layout
-from rlinf_core.runs.layout import served_by, share, stage_ids, stage_keys
+from rlinf_core.runs.layout import served_by, share, stage_ids, stage_keys, stream_channel
 from rlinf_core.runs.workers.stage import Stage
 from rlinf_core.runtime.inline import InlineRuntime
 from rlinf_core.specs import ComponentRef, Kind
@@ -76,11 +76,11 @@ class World:
     def collect(self, steps: int, first: int = 0) -> tuple[Batch, list]:
         done = self.simulation.call("collect", steps, *self.channels)
         served = self.rollout.call(
-            "serve", first, steps, self.keys, *self.channels, self.trajectories
+            "serve", first, steps, self.keys, *self.channels, self.trajectories, [range(99)]
         )
         episodes = [e for part in done.wait() for e in part]
         served.wait()
-        pieces = [self.trajectories.get() for _ in self.keys]
+        pieces = [self.trajectories.get(key=(0, *key)) for key in self.keys]
         return Batch.cat(pieces, dim=1), episodes
 
     def evaluate(self, episodes: int, split: str = "test"):
@@ -240,6 +240,11 @@ def test_success_is_counted_over_evaluated_episodes(world):
     metrics = summary(world(horizon=6).evaluate(10))
     assert metrics["episode/count"] == 10
     assert metrics["episode/success_once"] == 1.0
+
+
+def test_a_channel_has_room_for_every_stream():
+    assert stream_channel(3).capacity == 64
+    assert stream_channel(200).capacity == 200
 
 
 def test_environments_are_shared_out_completely_and_nearly_equally():

@@ -201,6 +201,10 @@ def test_facts_are_those_of_the_module(normalize, hidden, chunk, make_spaces):
     said = facts(config, {"simulator": Facts(spaces=spaces), "chunk": chunk})
     assert said.parameters == sum(p.numel() for p in policy.parameters())
     assert said.bytes == WeightStream.of(policy, 0).header.bytes
+    draws = Draws(0, [0, 1], [0, 0])
+    act = policy.act(Batch({"state": torch.zeros(2, 39)}), draws, Mode.SAMPLE)
+    tensors = [act.logp, act.value, *(leaf for _, leaf in act.replay.leaves())]
+    assert 2 * said.act_bytes == sum(t.numel() * t.element_size() for t in tensors)
 
 
 def test_facts_are_unknown_where_the_simulators_are():
@@ -208,3 +212,4 @@ def test_facts_are_unknown_where_the_simulators_are():
     assert isinstance(said.parameters, Unknown)
     assert "needs a licence" in said.parameters.reason
     assert isinstance(facts(MLPConfig(), {}).bytes, Unknown)
+    assert isinstance(facts(MLPConfig(), {}).act_bytes, Unknown)

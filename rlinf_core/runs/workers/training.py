@@ -113,10 +113,10 @@ class TrainingWorker(Worker):
                 policy_factory(self._model, self._model_config, spaces, self._chunk, self._seed)
             )
 
-    def join(self, channel: Channel) -> None:
-        """Become one of several training workers, who add up gradients through ``channel``."""
-        place = self.place
-        self._backend.join(place.rank, place.size, Collective(channel, place.rank, place.size).sum)
+    def join(self, gradients: Channel) -> None:
+        """Become one of several training workers, who add up ``gradients`` through a channel."""
+        rank, size = self.place.rank, self.place.size
+        self._backend.join(rank, size, Collective(gradients, rank, size).sum)
 
     # --- one iteration ---------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from rlinf_plugin_mlp.config import MLPConfig
 
 
 def facts(config: MLPConfig, upstream: Mapping[str, Any]) -> Facts:
-    """Return parameters and bytes, which follow from the simulator's spaces and the chunk.
+    """Return parameters and sizes, which follow from the simulator's spaces and the chunk.
 
     Args:
         config: of the model.
@@ -21,14 +21,18 @@ def facts(config: MLPConfig, upstream: Mapping[str, Any]) -> Facts:
     spaces = getattr(upstream.get("simulator"), "spaces", Unknown("there is no simulator"))
     if isinstance(spaces, Unknown):
         reason = f"the width of state and action is not known: {spaces.reason}"
-        return Facts(parameters=Unknown(reason), bytes=Unknown(reason))
+        return Facts(parameters=Unknown(reason), bytes=Unknown(reason), act_bytes=Unknown(reason))
     (state,) = spaces.observation["state"].shape
     (action,) = spaces.action.shape
     outputs = int(upstream.get("chunk", 1)) * action
     actor = _parameters(state, *config.hidden, outputs) + outputs  # and a deviation per output
     critic = _parameters(state, *config.hidden, 1)
     statistics = 8 * (1 + 2 * state) if config.normalize_observations else 0  # float64
-    return Facts(parameters=actor + critic, bytes=4 * (actor + critic) + statistics)
+    return Facts(
+        parameters=actor + critic,
+        bytes=4 * (actor + critic) + statistics,
+        act_bytes=4 * (outputs + 1 + state + outputs),  # logp, value; state and sample to replay
+    )
 
 
 def _parameters(*widths: int) -> int:

@@ -14,6 +14,7 @@ def rlinf_training_backends() -> list[ComponentSpec]:
             summary="Plain PyTorch on one device, or a copy on each: Adam, SGD, clipping, autocast",
             target="rlinf_plugin_torch.backend:TorchBackend",
             config="rlinf_plugin_torch.config:TorchConfig",
+            facts="rlinf_plugin_torch.facts:facts",
             capabilities={Capability.OFFLOAD, Capability.DISTRIBUTED},
         )
     ]
