@@ -143,7 +143,7 @@ def test_case_e07_two_processes_with_two_stages_have_disjoint_streams_of_known_e
         assert (env == torch.arange(8)).all(), "in the order of environments"
         assert (step == torch.arange(4)[:, None] + 4 * number).all()
         noise = rows["replay"]["noise"]
-        assert len(set(noise.tolist())) == 32, "no two rows drew the same"
+        assert len(set(noise.flatten().tolist())) == 32, "no two rows drew the same"
 
 
 @pytest.mark.parametrize("layout", ["two simulation processes", "two and two, with stages"])
