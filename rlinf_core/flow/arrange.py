@@ -13,18 +13,14 @@ from rlinf_core.capability import Capability
 from rlinf_core.config.arithmetic import Numbers, check
 from rlinf_core.config.schema import RunConfig
 from rlinf_core.config.validate import Run
+from rlinf_core.devices import AUTO, Supply, Wish, make_devices, parse_devices
 from rlinf_core.errors import ConfigError, Problem
 from rlinf_core.placement import (
-    AUTO,
     COMPONENTS,
     Device,
     Entry,
     GroupPlace,
-    Supply,
-    Wish,
     collocated,
-    make_devices,
-    parse_devices,
     parse_placement,
     place,
     suggest,
