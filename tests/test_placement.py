@@ -7,14 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlinf_core.config.overrides import parse as parse_overrides
-from rlinf_core.placement import (
-    Supply,
-    Wish,
-    make_devices,
-    parse_devices,
-    parse_placement,
-    place,
-)
+from rlinf_core.devices import Supply, Wish, make_devices, parse_devices
+from rlinf_core.placement import parse_placement, place
 
 MACHINE = {"cuda": Supply("cuda", 4), "cpu": Supply("cpu", 1)}
 

@@ -77,12 +77,11 @@ def _where(console: Console, plan: Plan, arrangement: Arrangement) -> None:
     rows = []
     for group in plan.graph.groups if plan.graph else ():
         at = [", ".join(str(device) for device in process.devices) for process in group.place]
-        several = f"{group.size} processes" if group.size > 1 else "1 process"
-        rows.append((group.name, several, " | ".join(at)))
+        rows.append((group.name, _processes(group.size), " | ".join(at)))
     if not rows:
         for name, place in arrangement.groups.items():
             shown = ", ".join(map(str, sorted(devices_of(place), key=lambda d: d.index)))
-            rows.append((name, f"{len(place)} processes", shown))
+            rows.append((name, _processes(len(place)), shown))
     _table(console, "Groups", ("group", "runs in", "devices, by process"), rows)
     chosen = "given" if plan.run.config.collect.stages else "chosen by the placement"
     console.print(f"stages: {arrangement.stages} ({chosen})")
@@ -180,6 +179,10 @@ def _reasons(console: Console, sizes: Iterable[Size]) -> None:
     """Print once why something is unknown."""
     for reason in dict.fromkeys(reason for size in sizes for reason in size.unknown):
         console.print(f"unknown: {reason}", soft_wrap=True)
+
+
+def _processes(number: int) -> str:
+    return f"{number} processes" if number > 1 else "1 process"
 
 
 def _each(numbers: list[int]) -> str:

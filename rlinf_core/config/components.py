@@ -11,8 +11,8 @@ from rlinf_core.capability import Capability, Level
 from rlinf_core.config.findings import Findings, check, options
 from rlinf_core.config.origins import join
 from rlinf_core.config.schema import Config
+from rlinf_core.devices import parse_devices
 from rlinf_core.errors import CapabilityError, PluginError, Problem, RequestError
-from rlinf_core.placement import parse_devices
 from rlinf_core.plugins.resolve import Registry, describe, import_target, plugin_code, with_article
 from rlinf_core.specs import Component, Facts, Kind
 

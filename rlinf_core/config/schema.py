@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from rlinf_core.placement import AUTO
+from rlinf_core.devices import AUTO
 from rlinf_core.specs import Kind
 
 SECTIONS: Mapping[str, Kind] = MappingProxyType(

@@ -31,8 +31,9 @@ from rlinf_core.config.schema import (
     as_section,
 )
 from rlinf_core.config.search import core_folders, find_run, unknown_run
+from rlinf_core.devices import AUTO
 from rlinf_core.errors import Problem, RequestError
-from rlinf_core.placement import AUTO, parse_placement
+from rlinf_core.placement import parse_placement
 from rlinf_core.plugins.manager import PluginManager
 from rlinf_core.plugins.resolve import Registry, names_distribution
 from rlinf_core.plugins.settings import user_settings

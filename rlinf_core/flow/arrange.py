@@ -13,25 +13,21 @@ from rlinf_core.capability import Capability
 from rlinf_core.config.arithmetic import Numbers, check
 from rlinf_core.config.schema import RunConfig
 from rlinf_core.config.validate import Run
+from rlinf_core.devices import Supply, Wish, make_devices, parse_devices
 from rlinf_core.errors import ConfigError, Problem
 from rlinf_core.placement import (
-    AUTO,
     COMPONENTS,
     Device,
     Entry,
     GroupPlace,
-    Supply,
-    Wish,
     collocated,
-    make_devices,
-    parse_devices,
     parse_placement,
     place,
     suggest,
 )
 from rlinf_core.plugins.resolve import describe, load
 from rlinf_core.protocols.accelerator import Accelerator
-from rlinf_core.specs import Facts, Kind
+from rlinf_core.specs import Component, Facts, Kind
 
 
 @dataclass(frozen=True)
@@ -138,17 +134,16 @@ def _devices(run: Run) -> tuple[tuple[Device, ...], Mapping[str, Accelerator], l
         for label, group in cluster.node_groups.items()
     } or {"": ("devices", cluster.devices)}
     accelerators: dict[str, Accelerator] = {}
-    if any(text == AUTO for _, text in asked.values()):
-        for component in run.registry.components(Kind.ACCELERATOR):
-            accelerators[component.spec.name] = load(component)()
     wishes = {}
     for label, (key, text) in asked.items():
         wish = parse_devices(f"cluster.{key}", text)
         assert isinstance(wish, Wish)  # the run was checked
         if key in run.components:
-            component = run.components[key].component
-            accelerators[component.spec.name] = load(component)()
-            wish = wish._replace(kind=component.spec.name)
+            candidates: tuple[Component, ...] = (run.components[key].component,)
+            wish = wish._replace(kind=candidates[0].spec.name)
+        else:  # the best there is
+            candidates = run.registry.components(Kind.ACCELERATOR)
+        accelerators |= {c.spec.name: load(c)() for c in candidates}
         wishes[label] = (f"cluster.{key}", wish)
     best_first = sorted(accelerators.items(), key=lambda item: item[1].torch_name == "cpu")
     supplies = {name: Supply(a.torch_name, a.count()) for name, a in best_first}

@@ -105,14 +105,22 @@ def memory(run: Run, arrangement: Arrangement) -> tuple[list[Pool], list[Problem
 # --- who keeps what -------------------------------------------------------------------------------
 
 
-def _parts(run: Run, arrangement: Arrangement, component: str, slots: bool) -> dict[str, Size]:
+def _parts(
+    run: Run, arrangement: Arrangement, component: str, rank: int, slots: bool
+) -> dict[str, Size]:
     """Return what one process of a component keeps, by what it is; on a processor's slot or not."""
     facts = {key: run.facts.get(key, Facts()) for key in ("simulator", "model", "training")}
     weights = Size.of(facts["model"].bytes, "weights")
     if component == "simulation":
         told = Unknown("no fact states the host memory of a simulator")
         size = Size.of(told if slots else facts["simulator"].bytes, "simulators")
-        return {"simulators": size * arrangement.stages, "simulators to evaluate": size}
+        evaluation = run.config.evaluation
+        most = min(evaluation.envs or run.config.collect.envs, evaluation.episodes)
+        evaluates = rank < len(arrangement.beside_simulation(most))
+        return {
+            "simulators": size * arrangement.stages,
+            "simulators to evaluate": size * evaluates,
+        }
     unknown = Unknown("depends on the batch, and no fact says how")
     parts = {"weights": weights}
     if component == "training":
@@ -130,14 +138,14 @@ def _pools(run: Run, arrangement: Arrangement) -> Iterator[Pool]:
     used: dict[str, dict[str, dict[str, Size]]] = {}
     devices: dict[str, list[Device]] = {}
     for name, group in arrangement.groups.items():
-        for process in group:
+        for rank, process in enumerate(group):
             device = process.devices[0]  # where its tensors live
             slots = arrangement.accelerators[device.kind].torch_name == "cpu"
             pool = device.kind if slots else str(device)
             shown = arrangement.devices if slots else (device,)
             devices[pool] = [d for d in shown if d.kind == device.kind]
             mine = used.setdefault(pool, {}).setdefault(name, {})
-            for part, size in _parts(run, arrangement, name, slots).items():
+            for part, size in _parts(run, arrangement, name, rank, slots).items():
                 mine[part] = mine.get(part, Size()) + size
     for pool, uses in used.items():
         first = devices[pool][0]

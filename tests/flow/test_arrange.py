@@ -72,6 +72,19 @@ def test_training_in_several_processes_needs_a_backend_that_can(load):
     assert problem.suggestions == ("placement.training=1-2:1",)
 
 
+def test_the_best_devices_there_are(load):
+    for text, shown in (("auto", 3), ("2 x auto", 2)):
+        arrangement, problems = arrange(load(cluster={"devices": text}))
+        assert not problems
+        assert [d.torch_name for d in arrangement.devices] == [f"tiny:{n}" for n in range(shown)]
+
+
+def test_an_override_is_a_line_of_a_placement(load):
+    run = load("placement.rollout=1:2", "placement.simulation='0,2'", "placement.training=all:1")
+    placement = {"rollout": "1:2", "simulation": "0,2", "training": "all:1"}
+    assert run.config.placement == placement
+
+
 def test_an_evaluation_does_not_mind_how_environments_would_be_collected(load):
     load(placement={"simulation": "0-2", "rollout": "0-1", "training": "0-1"})
     sections = {"simulator", "model", "rollout", "weights"}

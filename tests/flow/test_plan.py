@@ -174,6 +174,10 @@ def test_what_each_group_keeps(load):
     assert found["tiny:0"]["needed"]["bytes"] == 3 * 500_000
     assert found["tiny:0"]["fits"] is True
     assert found["tiny:2"]["fits"] is None, "activations are not known"
+    several = {"simulation": "0:4", "rollout": "1", "training": "2"}
+    run = load("evaluation.envs=3", cluster=TINY, placement=several)
+    # four processes with two simulators each, and three that evaluate
+    assert pools(run)["tiny:0"]["needed"]["bytes"] == (4 * 2 + 3) * 500_000
     assert found["tiny:2"]["capacity"] == 10_000_000
     assert found["tiny:2"]["sharing"] == "alone"
 
