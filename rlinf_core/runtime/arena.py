@@ -62,7 +62,7 @@ class Arena:
     def store(self, buffers: Sequence[memoryview]) -> Block:
         """Copy buffers into a free block, making one where there is none."""
         sizes = tuple(buffer.nbytes for buffer in buffers)
-        segment, number = self._free(_block_size(sum(map(_aligned, sizes))))
+        segment, number = self._find(_block_size(sum(map(_aligned, sizes))))
         target, offset = self._segments[segment].block(number), 0
         for buffer, size in zip(buffers, sizes, strict=True):
             target[offset : offset + size] = np.frombuffer(buffer, np.uint8)
@@ -73,6 +73,10 @@ class Arena:
         """Return a segment's file descriptor, the size of its blocks and their number."""
         found = self._segments[segment]
         return found.fd, found.size, found.blocks
+
+    def free(self, block: Block) -> None:
+        """Take back a block that was never sent."""
+        self._segments[block.segment].flags[block.number] = _FREE
 
     def close(self) -> None:
         """Close the files; whoever has mapped them keeps the memory."""
@@ -85,7 +89,7 @@ class Arena:
         """How many blocks hold an item that somebody has yet to read or is reading."""
         return sum(int(np.count_nonzero(segment.flags)) for segment in self._segments)
 
-    def _free(self, size: int) -> tuple[int, int]:
+    def _find(self, size: int) -> tuple[int, int]:
         for index, segment in enumerate(self._segments):
             if segment.size == size and (free := np.flatnonzero(segment.flags == _FREE)).size:
                 segment.flags[free[0]] = _TAKEN
@@ -135,6 +139,11 @@ class Mappings:
             views.append(lease[offset : offset + size])
             offset += _aligned(size)
         return views
+
+
+def free_block(fd: int, block: Block) -> None:
+    """Free a block of a segment that is not mapped here."""
+    os.pwrite(fd, bytes([_FREE]), block.number)
 
 
 def _aligned(size: int) -> int:

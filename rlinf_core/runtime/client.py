@@ -1,19 +1,20 @@
 """A worker's, or the driver's, end of the switchboard: channels and leases.
 
 One request is under way at a time. While it waits for the answer, a worker that is asked to leave
-its devices does so.
+its devices does so, but never within a lease: then it leaves when the lease ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from rlinf_core.errors import ChannelClosed, ProducerGone
 from rlinf_core.protocols.runtime import ChannelSpec, Span
 from rlinf_core.runtime.baton import Cancelled
 from rlinf_core.runtime.connection import Connection
-from rlinf_core.runtime.link import Link, Memory
+from rlinf_core.runtime.link import Link, Memory, Parcel
 from rlinf_core.runtime.switchboard import Verb
 from rlinf_core.runtime.timer import Timer
 
@@ -31,7 +32,7 @@ class Client:
         self.name, self._connection, self._memory = name, connection, memory
         self._link = Link(connection, memory)
         self._spans: list[Span] = []
-        self._resident = False
+        self._resident = self._asked_to_leave = False
         self._in_lease = 0
         self.offload: Callable[[], None] = lambda: None
 
@@ -47,15 +48,21 @@ class Client:
         version: int | None,
     ) -> None:
         """Add an item to a channel, waiting for room."""
+        hash(key)  # or a TypeError here and not in the switchboard
         with self.span("transfer", name):
             parcel = self._memory.pack(item)
-        with self.span("wait", name):
-            self._ask((Verb.PUT, name, spec, parcel, key, weight, version), [parcel])
+        try:
+            with self.span("wait", name):
+                self._ask((Verb.PUT, name, spec, parcel, key, weight, version), [parcel])
+        except (ChannelClosed, ProducerGone):  # it was refused
+            self._memory.discard(parcel)
+            raise
 
     def get(
         self, name: str, spec: ChannelSpec, key: Any, weight: float | None, version: int | None
     ) -> list[Any]:
         """Take one item, or items by weight, waiting for them."""
+        hash(key)
         with self.span("wait", name):
             (parcels,) = self._ask((Verb.GET, name, spec, key, weight, version))
         with self.span("transfer", name):
@@ -85,10 +92,15 @@ class Client:
             yield
         finally:
             self._in_lease -= 1
+        self.obey()
 
     def obey(self) -> None:
         """Leave the devices if that was asked for meanwhile."""
-        while not self._in_lease and self._connection.wait(0):
+        if self._in_lease:
+            return
+        if self._asked_to_leave:
+            self._go()
+        while self._connection.wait(0):
             self._hear()
 
     # --- within ----------------------------------------------------------------------------------
@@ -106,18 +118,22 @@ class Client:
         taken, self._spans[:] = list(self._spans), []
         return taken
 
+    def wait(self, seconds: float) -> bool:
+        """Return whether an answer comes within ``seconds``."""
+        return self._connection.wait(seconds)
+
     def leave(self) -> None:
         """Say that this process is about to end, and that it is no failure."""
-        self._link.send((Verb.BYE,))
+        with suppress(Cancelled):
+            self._send((Verb.BYE,))
         self._connection.close()
 
-    def _ask(self, message: object, parcels: Sequence[Any] = ()) -> Sequence[Any]:
-        try:
-            self._link.send(message, parcels)
-            while (answer := self._hear()) is None:
-                pass
-        except (EOFError, OSError):  # the switchboard ends with the driver
-            raise Cancelled from None
+    def _ask(self, message: object, parcels: Sequence[Parcel] = ()) -> Sequence[Any]:
+        if self._asked_to_leave:  # within a lease that has ended since
+            self.obey()
+        self._send(message, parcels)
+        while (answer := self._hear()) is None:
+            pass
         verb, *content = answer
         if verb is Verb.FAILED:
             raise content[0]
@@ -127,24 +143,41 @@ class Client:
 
     def _hear(self) -> Any:
         """Return the next answer; None where it was the wish that the devices be left."""
-        message = self._link.receive()
+        self._attend()
+        try:
+            message = self._link.receive()
+        except (EOFError, OSError):
+            raise Cancelled from None  # the switchboard is gone, with the driver or alone
         if message[0] is not Verb.LEAVE:
             return message
-        if self._resident:
-            with self.span("switch", "offload"):
-                self.offload()
-            self._resident = False
-        self._link.send((Verb.LEFT,))
+        self._asked_to_leave = True
+        if not self._in_lease:
+            self._go()
         return None
+
+    def _attend(self) -> None:
+        """Wait for the next message, for whoever has more to wait for than that."""
+
+    def _go(self) -> None:
+        with self.span("switch", "offload"):
+            self.offload()
+        self._resident = self._asked_to_leave = False
+        self._send((Verb.LEFT,))
+
+    def _send(self, message: object, parcels: Sequence[Parcel] = ()) -> None:
+        try:
+            self._link.send(message, parcels)
+        except OSError:
+            raise Cancelled from None
 
 
 _client: list[Client] = []
 """The client of this process; channels that come as arguments attach to it."""
 
 
-def use(client: Client) -> None:
-    """Make a client the one of this process."""
-    _client[:] = [client]
+def use(client: Client | None) -> None:
+    """Make a client the one of this process, or forget the one there is."""
+    _client[:] = [] if client is None else [client]
 
 
 class ProcessChannel:

@@ -39,6 +39,12 @@ class Connection:
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(1000 * max(seconds, 0.0)))
 
+    def writable(self) -> bool:
+        """Return whether a message of less than 100 kB can be sent without waiting, or fails."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLOUT)
+        return bool(poll.poll(0))
+
     def receive(self) -> Any:
         """Wait for one message. Raises ``EOFError`` where the other end is gone."""
         try:

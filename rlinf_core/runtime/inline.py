@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from rlinf_core.errors import Deadlock, WorkerFailed
 from rlinf_core.placement import GroupPlace
@@ -154,7 +154,7 @@ class InlineChannel:
         """Add an item, letting others run while the channel is full."""
         self.writers.add(self._baton.strand.name)
         with self._runtime.span("wait", self.name):
-            self._baton.wait(self.queue.room, f"room in {self.name!r}")
+            self._baton.wait(lambda: self.queue.room(key), f"room in {self.name!r}")
         self.queue.put(item, key, weight, version)
 
     def get(self, key: Any = None, version: int | None = None) -> Any:
@@ -192,8 +192,8 @@ class InlineRuntime:
         self._channels: dict[str, InlineChannel] = {}
         self._spans: deque[Span] = deque(maxlen=MOST_SPANS)
         self._leases = Leases()
-        self._resident: set[Any] = set()  # workers that were let in and have not left
-        self._leaving: list[Any] = []  # those of them that were asked to leave
+        self._resident: set[_Inline] = set()  # workers that were let in and have not left
+        self._leaving: list[_Inline] = []  # those of them that were asked to leave
 
     def launch(
         self, spec: WorkerSpec, processes: int = 1, placement: GroupPlace = ()
@@ -235,13 +235,14 @@ class InlineRuntime:
     @contextmanager
     def lease(self, worker: _Inline, devices: Sequence[int]) -> Iterator[None]:
         """Hold devices; see :class:`rlinf_core.runtime.lease.Leases`."""
-        if worker not in self._resident:
+        if worker in self._resident:
+            worker.in_lease += 1
+        else:
             self._leases.ask(worker, devices, worker.order)
             with self.span("wait", "device"):
                 self.baton.wait(lambda: self._let_in(worker), "a device")
             with self.span("switch", "onload"):
                 worker.worker.onload()
-        worker.in_lease += 1
         try:
             yield
         finally:
@@ -251,8 +252,10 @@ class InlineRuntime:
         """Move the leases on; who has to leave is not running, and is offloaded from here."""
         changed = True
         while changed:
-            granted, leaving = self._leases.advance()
+            granted, leaving = cast("tuple[list[_Inline], list[_Inline]]", self._leases.advance())
             self._resident.update(granted)
+            for who in granted:
+                who.in_lease = 1  # before it runs, or another would send it away meanwhile
             self._leaving += leaving
             changed = False
             for other in [other for other in self._leaving if not other.in_lease]:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from rlinf_core.runtime.arena import Arena, Block, Mappings
+from rlinf_core.runtime.arena import Arena, Block, Mappings, free_block
 from rlinf_core.runtime.connection import Connection
 from rlinf_core.runtime.packing import pack, unpack
 
@@ -71,6 +71,9 @@ class Memory:
         """Return the item; its tensors lie in the memory that the sender wrote."""
         if parcel.block is None:
             return unpack(parcel.head, [bytearray(buffer) for buffer in parcel.buffers])
+        if parcel.owner == self.owner:  # it comes back to who sent it
+            segment, fd = self.find(self.owner, parcel.block.segment)
+            self.keep(segment, os.dup(fd))
         head, *buffers = self._mappings.view(parcel.owner, parcel.block)
         return unpack(head, buffers)
 
@@ -82,6 +85,11 @@ class Memory:
     def keep(self, segment: Segment, fd: int) -> None:
         """Map a segment of another process's arena."""
         self._mappings.add(segment.owner, segment.number, fd, segment.size, segment.blocks)
+
+    def discard(self, parcel: Parcel) -> None:
+        """Free the memory of an item that was packed and could not be sent."""
+        if parcel.block is not None:
+            self._arena.free(parcel.block)
 
     def close(self) -> None:
         """Close the arena."""
@@ -146,3 +154,9 @@ class Registry:
             os.close(fd)
         else:
             self._there[place] = segment, fd
+
+    def free(self, parcel: Parcel) -> None:
+        """Free the memory of an item that nobody will read."""
+        if parcel.block is not None:
+            _, fd = self._there[parcel.owner, parcel.block.segment]
+            free_block(fd, parcel.block)

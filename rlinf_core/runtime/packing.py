@@ -48,7 +48,9 @@ class _Packer(pickle.Pickler):
     def reducer_override(self, item: Any) -> Any:
         if self._tensor_type is None or type(item) is not self._tensor_type:
             return NotImplemented
-        tensor = item.detach().cpu().contiguous()
+        if item.is_quantized or str(item.layout) != "torch.strided":
+            return NotImplemented
+        tensor = item.detach().cpu().resolve_conj().resolve_neg().contiguous()
         name = str(tensor.dtype).removeprefix("torch.")
         shape = tuple(tensor.shape)
         if tensor.numel() == 0:

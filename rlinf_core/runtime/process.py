@@ -1,8 +1,8 @@
 """What runs in a worker's process: make the worker, do as the driver calls, in order.
 
-From the driver come ``("call", number, method, parcel of (args, kwargs))`` and ``("end",)``. To it
-go ``("result", number, seconds, parcel of (result, spans))`` and, as the last thing that a worker
-says, ``("failed", number, method, error, traceback)``.
+From the driver come ``("call", method, parcel of (args, kwargs))`` and ``("end",)``. To it go, in
+the order of calls, ``("result", seconds, parcel of (result, spans))`` and, as the last thing that a
+worker says, ``("failed", method, error, traceback)``.
 """
 
 from __future__ import annotations
@@ -68,20 +68,20 @@ class _Process:
         self._assignment = assignment
 
     def run(self) -> None:
-        number, method, worker = -1, "start", None
+        method, worker = "start", None
         try:
             worker = self._make()
             while True:
                 message = self._next()
                 if message[0] == "end":
                     break
-                _, number, method, parcel = message
-                self._call(number, method, worker, parcel)
-        except (Cancelled, EOFError, BrokenPipeError):  # the runtime closes, or the driver is gone
+                _, method, parcel = message
+                self._call(method, worker, parcel)
+        except Cancelled:  # the runtime closes, or the driver or the switchboard is gone
             pass
         except BaseException as error:
             text = traceback.format_exc()
-            self._driver.send(("failed", number, method, _portable(error), text))
+            self._say(("failed", method, _portable(error), text))
             raise
         else:
             self._client.leave()
@@ -104,13 +104,26 @@ class _Process:
             waiting.register(self._driver.connection, selectors.EVENT_READ)
             if self._assignment.spec.takes_turns:
                 waiting.register(self._client, selectors.EVENT_READ)
+                self._client.obey()
             while True:
                 for ready, _ in waiting.select():
                     if ready.fileobj is not self._client:
-                        return self._driver.receive()
+                        return self._hear()
                     self._client.obey()
 
-    def _call(self, number: int, name: str, worker: Worker, parcel: Parcel) -> None:
+    def _hear(self) -> Any:
+        try:
+            return self._driver.receive()
+        except EOFError:
+            raise Cancelled from None
+
+    def _say(self, message: object, parcels: Sequence[Parcel] = ()) -> None:
+        try:
+            self._driver.send(message, parcels)
+        except OSError:
+            raise Cancelled from None
+
+    def _call(self, name: str, worker: Worker, parcel: Parcel) -> None:
         method = public_method(worker, name)
         args, kwargs = self._memory.unpack(parcel)
         began = time.monotonic_ns()
@@ -119,7 +132,7 @@ class _Process:
         call = Span(self._assignment.name, "call", name, began, ended, take_notes(worker))
         spans = [call, *self._client.spans()]
         answer = self._memory.pack((result, spans))
-        self._driver.send(("result", number, (ended - began) / 1e9, answer), [answer])
+        self._say(("result", (ended - began) / 1e9, answer), [answer])
 
 
 def _portable(error: BaseException) -> BaseException:

@@ -2,13 +2,14 @@
 
 A reader leaves a :class:`Request`; whoever changes the queue settles the requests that can be
 settled then, in one piece, so that no item is ever lost or halved between readers. A request by
-weight at the head of its line gathers items while it waits, and what it gathered takes no room.
+weight at the head of its line gathers items while it waits, and what it gathered takes no room. Nor
+does what a waiting reader gets at once: a full channel of which one key is not read stops no other.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from rlinf_core.errors import ChannelClosed, ProducerGone, RuntimeFailure, StaleDataError
@@ -63,11 +64,18 @@ class ItemQueue:
         name: of the channel, for messages.
         spec: how it behaves.
         policy: who gets what, where several items or readers wait.
+        drop: told of every item that was let in and that nobody will get, being too old.
     """
 
-    def __init__(self, name: str, spec: ChannelSpec, policy: DequeuePolicy) -> None:
+    def __init__(
+        self,
+        name: str,
+        spec: ChannelSpec,
+        policy: DequeuePolicy,
+        drop: Callable[[Any], None] = lambda item: None,
+    ) -> None:
         self.name, self.spec = name, spec
-        self._policy = policy
+        self._policy, self._drop = policy, drop
         self._lines: dict[Hashable, deque[Entry]] = {}
         self._requests: dict[Hashable, list[Request]] = {}
         self._consumers: dict[Hashable, int] = {}  # in the order of their first request
@@ -78,15 +86,17 @@ class ItemQueue:
 
     # --- writers ---------------------------------------------------------------------------------
 
-    def room(self) -> bool:
+    def room(self, key: Hashable) -> bool:
         """Return whether :meth:`put` may be called now; also true where it raises."""
-        return self._closed or bool(self._lost) or self._size < self.spec.capacity
+        over = self._closed or bool(self._lost)
+        return over or self._size < self.spec.capacity or key in self._requests
 
     def put(self, item: Any, key: Hashable, weight: float, version: int | None) -> None:
         """Add an item.
 
         Raises:
             ChannelClosed: the stream has ended.
+            ProducerGone: somebody who wrote to the channel is gone.
         """
         if self._closed:
             raise ChannelClosed(f"put into the channel {self.name!r}, which is closed")
@@ -130,9 +140,8 @@ class ItemQueue:
         line = self._requests.get(request.key, [])
         if request in line:
             line.remove(request)
-            self._lines.setdefault(request.key, deque()).extendleft(reversed(request.entries))
-            self._size += len(request.entries)
-            request.entries = []
+            self._give_back(request)
+            self._settle(request.key)
 
     # --- within ----------------------------------------------------------------------------------
 
@@ -147,7 +156,9 @@ class ItemQueue:
                 self._hand_over(line, requests)
             if not requests or not (self._closed or self._lost):
                 break
-            self._end(self._next(requests))  # which may leave items for the next in line
+            request = self._next(requests)
+            requests.remove(request)
+            self._end(request)  # which may leave items for the next in line
         if not line:
             del self._lines[key]
         if key in self._requests and not requests:
@@ -159,6 +170,8 @@ class ItemQueue:
         entry = self._pick(line, asker)
         self._size -= 1
         if late := self._too_old(entry):
+            self._drop(entry.item)
+            self._give_back(request)  # what it had gathered is for whoever asks next
             request.fail(StaleDataError(late))
         else:
             self._served[asker] += entry.weight
@@ -193,11 +206,18 @@ class ItemQueue:
             f"{self._newest} and at most {limit} behind are accepted"
         )
 
+    def _give_back(self, request: Request) -> None:
+        """Put back, in their order and before all others, the items that a reader had gathered."""
+        self._lines.setdefault(request.key, deque()).extendleft(reversed(request.entries))
+        self._size += len(request.entries)
+        self._served[self._consumers[request.consumer]] -= sum(e.weight for e in request.entries)
+        request.entries = []
+
     def _end(self, request: Request) -> None:
         """Tell a reader that what it waits for will not come."""
         there = f"; {len(request.entries)} items weigh less than it asks for, and stay"
         gathered = there if request.entries else ""
-        self.withdraw(request)
+        self._give_back(request)
         if self._lost:
             request.fail(ProducerGone(f"the channel {self.name!r} ends early: {self._lost}"))
         else:

@@ -1,6 +1,6 @@
 """Switchboard: the process that keeps all channels and leases of the ``processes`` runtime.
 
-It reads no item and imports no torch: a channel holds parcels, and memory passes by as file
+It reads no item and uses no torch: a channel holds parcels, and memory passes by as file
 descriptors. Every worker, and the driver, has one link to it. A request that cannot be answered yet
 is parked; after each message whatever can now be answered is. One thread, no locks: what happens
 to a channel happens in one order.
@@ -52,7 +52,7 @@ class Verb(enum.Enum):
     LEAVE = enum.auto()  # not asked for: free the devices and say LEFT
 
 
-@dataclass
+@dataclass(eq=False)
 class _Client:
     name: str
     link: Link
@@ -61,7 +61,7 @@ class _Client:
     leaves: bool = False
 
 
-@dataclass
+@dataclass(eq=False)
 class _Put:
     client: _Client
     parcel: Parcel
@@ -73,9 +73,9 @@ class _Put:
 class _Channel:
     """A queue, and who waits for it."""
 
-    def __init__(self, name: str, spec: ChannelSpec) -> None:
+    def __init__(self, name: str, spec: ChannelSpec, drop: Callable[[Parcel], None]) -> None:
         policy = resolve_ref(spec.policy)() if spec.policy is not None else Fifo()
-        self.queue = ItemQueue(name, spec, policy)
+        self.queue = ItemQueue(name, spec, policy, drop)
         self.puts: deque[_Put] = deque()
         self.gets: list[tuple[_Client, Request]] = []
 
@@ -162,11 +162,14 @@ class Switchboard:
         """A worker is gone: whoever waits for what it would have written is told."""
         self._selector.unregister(client.link.connection)
         client.link.connection.close()
-        del self._clients[client.name]
+        if self._clients[client.name] is client:  # else it has come back already
+            del self._clients[client.name]
         self._leases.forget(client.name)
         self._entering.discard(client.name)
         for name, channel in self._channels.items():
-            channel.puts = deque(put for put in channel.puts if put.client is not client)
+            for put in [put for put in channel.puts if put.client is client]:
+                channel.puts.remove(put)
+                self._segments.free(put.parcel)
             for asker, request in channel.gets:
                 if asker is client:
                     channel.queue.withdraw(request)
@@ -183,7 +186,7 @@ class Switchboard:
 
     def _channel(self, name: str, spec: ChannelSpec) -> _Channel:
         if name not in self._channels:
-            self._channels[name] = _Channel(name, spec)
+            self._channels[name] = _Channel(name, spec, self._segments.free)
         return self._channels[name]
 
     def _put(
@@ -230,9 +233,11 @@ class Switchboard:
                 channel.gets.remove(get)
                 self._deliver(*get)
                 moved = True
-            while channel.puts and channel.queue.room():
-                self._let_in(channel, channel.puts.popleft())
-                moved = True
+            for put in list(channel.puts):
+                if channel.queue.room(put.key):
+                    channel.puts.remove(put)
+                    self._let_in(channel, put)
+                    moved = True
 
     def _deliver(self, client: _Client, request: Request) -> None:
         if request.error is not None:
@@ -262,11 +267,11 @@ class Switchboard:
 
     def _move_leases(self) -> None:
         granted, leaving = self._leases.advance()
-        for name in leaving:
-            self._answer(self._clients[str(name)], Verb.LEAVE)
-        for name in granted:
+        for name in granted:  # first: who is let in may have to leave at once
             self._entering.discard(str(name))
             self._answer(self._clients[str(name)], Verb.DONE)
+        for name in leaving:
+            self._answer(self._clients[str(name)], Verb.LEAVE)
 
     # --- within ----------------------------------------------------------------------------------
 

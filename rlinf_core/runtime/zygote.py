@@ -130,7 +130,7 @@ class Zygote:
         )
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", boot],
+                [sys.executable, "-u", "-c", boot],  # unbuffered: the last words of who is killed
                 env={k: v for k, v in wanted.items() if k not in large},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,

@@ -12,7 +12,15 @@ A simulator's test file is as short as this::
 """
 
 from rlinf_core.testing.policy_contract import PolicyContract
+from rlinf_core.testing.runtime_contract import RuntimeContract
 from rlinf_core.testing.simulator_contract import SimulatorContract
 from rlinf_core.testing.toy import ToyConfig, ToyPolicy, ToySimulator
 
-__all__ = ["PolicyContract", "SimulatorContract", "ToyConfig", "ToyPolicy", "ToySimulator"]
+__all__ = [
+    "PolicyContract",
+    "RuntimeContract",
+    "SimulatorContract",
+    "ToyConfig",
+    "ToyPolicy",
+    "ToySimulator",
+]
