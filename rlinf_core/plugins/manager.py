@@ -12,7 +12,7 @@ import importlib
 import sys
 import traceback
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,8 +60,7 @@ class PluginManager:
             records.append(loaded.record)
             if loaded.record.ok:
                 self._loaded[item.distribution] = loaded
-        order = sorted([*records, *rejected], key=lambda r: (r.distribution, not r.ok))
-        self.records: tuple[PluginRecord, ...] = tuple(order)
+        self.records = _ordered([*records, *rejected])
         self.registry = Registry(self.records, self.settings)
 
     def config_folders(self) -> list[tuple[str, Path]]:
@@ -88,12 +87,34 @@ class PluginManager:
 
     def call(self, distribution: str, hook: str, **arguments: Any) -> None:
         """Call one plugin's implementations of a side-effect hook; what they raise passes."""
-        getattr(self._loaded[distribution].hooks, hook)(**arguments)
+        loaded = self._loaded[distribution]
+        if loaded.implementations(hook):
+            getattr(loaded.pluggy.hook, hook)(**arguments)
 
     def implementing(self, hook: str) -> list[str]:
         """Return the distributions that implement a hook, in the order of loading."""
-        loaded = self._loaded.items()
-        return [name for name, it in loaded if getattr(it.hooks, hook).get_hookimpls()]
+        return [name for name, it in self._loaded.items() if it.implementations(hook)]
+
+
+def records_of_metadata(settings: PluginSettings) -> tuple[PluginRecord, ...]:
+    """Return what can be told of each distribution without importing any.
+
+    ``OK`` means here that nothing speaks against loading it; components are not known.
+    """
+    found, rejected = discover()
+    records = []
+    for item in found:
+        try:
+            _check_policy(item, settings)
+            _check_version(item)
+            records.append(item.record(Status.OK))
+        except _RefusedError as refused:
+            records.append(item.record(refused.status, refused.phase, str(refused)))
+    return _ordered([*records, *rejected])
+
+
+def _ordered(records: Iterable[PluginRecord]) -> tuple[PluginRecord, ...]:
+    return tuple(sorted(records, key=lambda r: (r.distribution, not r.ok)))
 
 
 class _RefusedError(Exception):
@@ -113,9 +134,12 @@ class _Loaded:
         self.configs: list[str] = []
         # One pluggy manager each, so that dropping a plugin is dropping its manager.
         self.pluggy = pluggy.PluginManager(PROJECT)
-        self.pluggy.add_hookspecs(hookspecs)
-        self.hooks = self.pluggy.hook
         self.record = found.record(Status.OK)
+
+    def implementations(self, hook: str) -> list[pluggy.HookImpl]:
+        """Return the plugin's implementations of a hook."""
+        caller = getattr(self.pluggy.hook, hook, None)
+        return caller.get_hookimpls() if caller else []
 
 
 def _load(found: Found, settings: PluginSettings) -> _Loaded:
@@ -174,6 +198,7 @@ def _check_api(module: types.ModuleType) -> None:
 
 def _register(loaded: _Loaded, module: types.ModuleType) -> None:
     """Let pluggy check the signatures, and look for hooks that nobody would ever call."""
+    specs = types.ModuleType(hookspecs.__name__)  # of what it implements: telling all takes time
     for name, value in vars(module).items():
         if not isinstance(value, types.FunctionType):
             continue
@@ -194,7 +219,11 @@ def _register(loaded: _Loaded, module: types.ModuleType) -> None:
                 f"{module.__name__}.{name} is not marked, so it would never be called; "
                 "put @hookimpl above it",
             )
+        if marked and name in _HOOK_NAMES:
+            setattr(specs, name, getattr(hookspecs, name))
     with _guard(Phase.HOOKS, f"the hooks of {module.__name__} do not fit"):
+        if vars(specs).keys() & _HOOK_NAMES:
+            loaded.pluggy.add_hookspecs(specs)
         loaded.pluggy.register(module)
 
 
@@ -215,9 +244,9 @@ def _collect(loaded: _Loaded) -> None:
 
 def _answers(loaded: _Loaded, hook: str) -> Iterator[Any]:
     """Yield what each implementation of a hook returns, one implementation at a time."""
-    for implementation in getattr(loaded.hooks, hook).get_hookimpls():
+    for implementation in loaded.implementations(hook):
         with _guard(Phase.HOOKS, f"{hook} failed"):
-            answer = implementation.function()
+            answer: Any = implementation.function()
             iterable = hasattr(answer, "__iter__") and not isinstance(answer, str)
             items = list(answer) if iterable else None
         if items is None:

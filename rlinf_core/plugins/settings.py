@@ -96,6 +96,15 @@ def user_settings() -> PluginSettings:
         if os.environ.get("RLINF_CONFIG"):
             raise ConfigError([f"RLINF_CONFIG names {path}, and there is no such file"])
         return PluginSettings()
+    return PluginSettings((read_user_file(path),))
+
+
+def read_user_file(path: Path) -> Layer:
+    """Return what a configuration file says about plugins.
+
+    Raises:
+        ConfigError: the file cannot be read, or says something nobody reads.
+    """
     from omegaconf import OmegaConf  # only here: it costs more than all the rest of this package
 
     try:
@@ -110,7 +119,7 @@ def user_settings() -> PluginSettings:
         if key != "plugins"
     ]:
         raise ConfigError(unknown)
-    return PluginSettings().with_layer(str(path), data.get("plugins"))
+    return read_layer(str(path), data.get("plugins"))
 
 
 def read_layer(origin: str, section: object) -> Layer:

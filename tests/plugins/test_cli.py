@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from rlinf_core import cli
-from rlinf_core.cli import plugins as command
+from rlinf_core.cli import added
 from rlinf_core.errors import RequestError, SimulatorError
 
 HEAVY = ("torch", "mujoco", "metaworld", "transformers", "ray", "matplotlib", "imageio")
@@ -77,7 +77,7 @@ def run(monkeypatch, capsys):
 
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["rlinf", *arguments])
-        command.commands.cache_clear()
+        added.commands.cache_clear()
         with pytest.raises(SystemExit) as ended:
             cli.main()
         shown = capsys.readouterr()
