@@ -96,7 +96,11 @@ def _machine(found: Diagnosis) -> str:
 def _patients(patients: Sequence[Patient], everything: bool) -> list[str]:
     """Return what components want; of those that are ready only the names, unless asked for."""
     ready = [p for p in patients if p.state is State.READY and not everything]
-    names = [f"{p.component.kind} {p.component.spec.name}" for p in ready]
+    plain = [(p.component.kind, p.component.spec.name) for p in ready]
+    names = [
+        f"{kind} {name if plain.count((kind, name)) == 1 else p.component.qualified_name}"
+        for p, (kind, name) in zip(ready, plain, strict=True)
+    ]
     blocks = [f"READY\n  {', '.join(names)}"] if ready else []
     return blocks + [_patient(patient) for patient in patients if patient not in ready]
 

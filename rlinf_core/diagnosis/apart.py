@@ -154,5 +154,5 @@ def _fault(code: int | None, late: bool, seconds: float) -> str:
     assert code is not None  # else it was late
     if code < 0:
         with contextlib.suppress(ValueError):
-            return f"its process was ended by {signal.Signals(-code).name}"
-    return f"its process ended with exit code {code} before it could answer"
+            return f"ended its process by {signal.Signals(-code).name}"
+    return f"ended its process with exit code {code} before it could answer"

@@ -71,7 +71,7 @@ def check_plugins(
         others = [record for record in rejected if record.distribution == name]
         reports[name] = _metadata(name, item, others)
         if item is not None and (reason := settings.why_disabled(name)):
-            reports[name].findings.append(_disabled(reason, bool(names)))
+            reports[name].findings.append(_disabled(name, reason, bool(names)))
     able = [n for n, r in reports.items() if not r.failed and not _is_skipped(r)]
     components = _manifests(able, reports)
     wanted = set(stages)
@@ -89,18 +89,22 @@ def _metadata(name: str, found: Found | None, others: Sequence[PluginRecord]) ->
     version = found.version if found else next((r.version for r in others), "")
     report = Report(name, version, check_metadata(found) if found else [])
     for record in others:
-        outcome = Outcome.WARNING if record.status is Status.SHADOWED else Outcome.FAILED
-        what = "copies" if record.status is Status.SHADOWED else "installed"
-        remedy = (
-            f"remove {record.origin}, or uninstall that copy"
-            if record.status is Status.SHADOWED
-            else f"pip install --force-reinstall {name}, or remove {record.origin}"
-        )
-        report.findings.append(Finding(Stage.METADATA, what, outcome, record.error, remedy))
+        report.findings.append(_other(record))
     return report
 
 
-def _disabled(reason: str, named: bool) -> Finding:
+def _other(record: PluginRecord) -> Finding:
+    """Return what is to be said about a copy that is not loaded, or cannot be."""
+    if record.status is Status.SHADOWED:
+        sentence = record.error.partition(". Remove ")[0]
+        remedy = f"remove {record.origin}, or uninstall that copy"
+        return Finding(Stage.METADATA, "copies", Outcome.WARNING, sentence, remedy)
+    sentence = record.error.partition(". Install ")[0]
+    remedy = f"pip install --force-reinstall {record.distribution}, or remove {record.origin}"
+    return Finding(Stage.METADATA, "installed", Outcome.FAILED, sentence, remedy)
+
+
+def _disabled(name: str, reason: str, named: bool) -> Finding:
     sentence, _, _ = reason.partition(";")
     if named:
         return Finding(
@@ -108,7 +112,7 @@ def _disabled(reason: str, named: bool) -> Finding:
             "enabled",
             Outcome.WARNING,
             f"{sentence}, so no run loads it; checked all the same",
-            "rlinf plugins enable it, or leave it",
+            f"rlinf plugins enable {name}",
         )
     return Finding(
         Stage.METADATA,

@@ -1,7 +1,7 @@
 """What is ready on this machine, what is not, and what to do: ``rlinf doctor``.
 
-The machine's facts stand in ``machine.py`` and ``drivers.py``. Of each component the modules that it requires are
-looked for, and its probe is asked in a process of its own, all side by side.
+The machine's facts stand in ``machine.py`` and ``drivers.py``. Of each component the modules that
+it requires are looked for, and its probe is asked in a process of its own, all side by side.
 """
 
 from __future__ import annotations

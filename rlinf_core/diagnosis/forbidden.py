@@ -73,7 +73,8 @@ def _importer() -> FrameType:
     """Return the frame that imports: the nearest one that is no import machinery."""
     frame = sys._getframe(2)
     while frame.f_back is not None and (
-        frame.f_code.co_filename.startswith("<frozen") or frame.f_globals["__name__"] == "importlib"
+        frame.f_code.co_filename.startswith("<frozen importlib._bootstrap")
+        or frame.f_globals.get("__name__") == "importlib"
     ):
         frame = frame.f_back
     return frame

@@ -96,10 +96,10 @@ def _module(record: PluginRecord, refuse: Refuse) -> Iterator[Finding]:
     elif record.ok:
         yield _finding("module", Outcome.OK, f"{record.module} imports nothing heavy")
     else:
-        remedy = "correct what the sentence names" + (
-            "; the traceback says where" if record.traceback else ""
-        )
-        yield _finding("module", Outcome.FAILED, record.error, remedy, detail=record.traceback)
+        sentence, _, told = record.error.partition(". Install ")
+        where = "; the traceback says where" if record.traceback else ""
+        remedy = f"install {told}" if told else f"correct plugin.py{where}"
+        yield _finding("module", Outcome.FAILED, sentence, remedy, detail=record.traceback)
 
 
 def _provides(record: PluginRecord) -> Iterator[Finding]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-import traceback
 import types
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -28,6 +27,7 @@ from rlinf_core.plugins.discovery import Found, discover, package_folders
 from rlinf_core.plugins.records import Phase, PluginRecord, Status
 from rlinf_core.plugins.resolve import Registry
 from rlinf_core.plugins.settings import PluginSettings, user_settings
+from rlinf_core.plugins.tracebacks import own_traceback
 from rlinf_core.plugins.versions import core_range, misfit
 from rlinf_core.specs import (
     PLUGIN_API_VERSION,
@@ -147,13 +147,13 @@ def _load(found: Found, settings: PluginSettings) -> _Loaded:
     try:
         _check_policy(found, settings)
         _check_version(found)
-        module = _import(loaded.record.module)
+        module = _import(found)
         _check_api(module)
         _register(loaded, module)
         _collect(loaded)
     except _RefusedError as refused:
         cause = refused.__cause__
-        shown = "".join(traceback.format_exception(cause)) if cause else ""
+        shown = own_traceback(cause) if cause else ""
         loaded.record = replace(
             found.record(refused.status, refused.phase, str(refused)),
             traceback=shown,
@@ -180,9 +180,21 @@ def _check_version(found: Found) -> None:
         raise _RefusedError(Status.INCOMPATIBLE, Phase.VERSION, reason)
 
 
-def _import(name: str) -> types.ModuleType:
-    with _guard(Phase.IMPORT, f"importing {name} failed"):
-        return importlib.import_module(name)
+def _import(found: Found) -> types.ModuleType:
+    name = found.entries[0][1]
+    try:
+        with _guard(Phase.IMPORT, f"importing {name} failed"):
+            return importlib.import_module(name)
+    except _RefusedError as refused:
+        missing = getattr(refused.__cause__, "name", None)
+        gone = isinstance(refused.__cause__, ModuleNotFoundError)
+        if gone and f"{name}.".startswith(f"{missing}."):  # not of what it imports, but its own
+            text = (
+                f"its files are gone: there is no module {missing!r}. Install it again (pip "
+                f"install --force-reinstall {found.distribution}), or remove {found.origin}"
+            )
+            raise _RefusedError(Status.BROKEN, Phase.IMPORT, text) from refused.__cause__
+        raise
 
 
 def _check_api(module: types.ModuleType) -> None:

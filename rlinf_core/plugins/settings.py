@@ -65,7 +65,8 @@ class PluginSettings:
                 return (
                     f"plugins.disable of {layer.origin} names "
                     f"{distribution if distribution in layer.disable else 'every plugin'}; "
-                    f"take it off that list, or put it into plugins.enable of the run"
+                    f"take it off that list (rlinf plugins enable {distribution} does that in your "
+                    "own file), or put it into plugins.enable of the run"
                 )
         return ""
 

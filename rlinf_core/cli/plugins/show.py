@@ -43,7 +43,7 @@ def main(name: str, kind: Kind | None, json: bool) -> int:
     for record in unique:
         print(f"{record.sentence}\n  from {record.origin}")
         if record.traceback:
-            print(record.traceback)
+            print(record.traceback.rstrip())
     for component in described:
         _print_component(component)
     return 0
