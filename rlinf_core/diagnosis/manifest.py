@@ -98,7 +98,14 @@ def _module(record: PluginRecord, refuse: Refuse) -> Iterator[Finding]:
     else:
         sentence, _, told = record.error.partition(". Install ")
         where = "; the traceback says where" if record.traceback else ""
-        remedy = f"install {told}" if told else f"correct plugin.py{where}"
+        remedy = (
+            f"install {told}"
+            if told
+            else (
+                f"correct plugin.py{where}; or do without it: rlinf plugins disable "
+                f"{record.distribution}"
+            )
+        )
         yield _finding("module", Outcome.FAILED, sentence, remedy, detail=record.traceback)
 
 
