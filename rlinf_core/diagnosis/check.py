@@ -16,7 +16,7 @@ from rlinf_core.diagnosis.findings import Finding, Outcome, Stage
 from rlinf_core.diagnosis.metadata import check_metadata
 from rlinf_core.diagnosis.probes import probe_call, read_probe
 from rlinf_core.plugins.discovery import Found, choose_distributions, discover
-from rlinf_core.plugins.records import PluginRecord, Status
+from rlinf_core.plugins.records import CORE, PluginRecord, Status
 from rlinf_core.plugins.settings import PluginSettings
 
 MANIFEST_SECONDS = 30.0
@@ -72,13 +72,14 @@ def check_plugins(
         reports[name] = _metadata(name, item, others)
         if item is not None and (reason := settings.why_disabled(name)):
             reports[name].findings.append(_disabled(name, reason, bool(names)))
-    able = [n for n, r in reports.items() if not r.failed and not _is_skipped(r)]
-    components = _manifests(able, reports)
+    components = _manifests([n for n, r in reports.items() if _loadable(r)], reports)
     wanted = set(stages)
     if Stage.IMPORT in wanted:
         _imports(components, reports)
     if Stage.PROBE in wanted:
         _probes(components, reports)
+    for report in reports.values():
+        report.findings += _not_checked(report, {Stage.MANIFEST, *wanted})
     return list(reports.values())
 
 
@@ -122,8 +123,24 @@ def _disabled(name: str, reason: str, named: bool) -> Finding:
     )
 
 
-def _is_skipped(report: Report) -> bool:
-    return any(finding.outcome is Outcome.SKIPPED for finding in report.findings)
+def _loadable(report: Report) -> bool:
+    """Return whether the core would load it: it is installed, it fits, and nobody disabled it."""
+    found = {finding.check: finding.outcome for finding in report.findings}
+    fits = found.get("core-version") is Outcome.OK or report.distribution == CORE
+    return fits and found.get("enabled") is not Outcome.SKIPPED
+
+
+def _not_checked(report: Report, stages: Iterable[Stage]) -> list[Finding]:
+    """Return a finding for each stage that found nothing, with the reason."""
+    missing = sorted(
+        set(stages) - {finding.stage for finding in report.findings}, key=list(Stage).index
+    )
+    if not missing:
+        return []
+    reason = "an earlier stage failed" if report.failed else "no component has a probe"
+    if any(finding.outcome is Outcome.SKIPPED for finding in report.findings):
+        reason = "it is disabled"
+    return [Finding(stage, "all", Outcome.SKIPPED, f"not checked: {reason}") for stage in missing]
 
 
 Components = dict[str, list[dict[str, Any]]]

@@ -29,11 +29,14 @@ _WHY = {
     ),
 }
 
-HEAVY = frozenset(name for names in _WHY.values() for name in names.split())
+_REASONS = {name: why for why, names in _WHY.items() for name in names.split()}
+
+HEAVY = frozenset(_REASONS)
 """Forbidden to a plugin's module, its options and its facts."""
 
 LISTING = HEAVY | {"numpy", "gymnasium"}
-"""Forbidden to a plugin's module alone, which every listing imports. Facts may use spaces."""
+"""Forbidden to a plugin's module alone, which every listing imports: together they take as long as
+the rest of it. Facts may use spaces."""
 
 
 class Refuse:
@@ -66,7 +69,8 @@ class Refuse:
         who = importer.f_globals.get("__name__", "?")
         text = f"{name} was imported by {who}, line {importer.f_lineno}"
         self.seen.append(text)
-        raise ImportError(f"{text}, where it must not be: it takes long or touches a device")
+        why = _REASONS.get(name.partition(".")[0], "it takes as long as a whole listing")
+        raise ImportError(f"{text}, where it must not be ({why})")
 
 
 def _importer() -> FrameType:

@@ -30,15 +30,14 @@ from rlinf_core.plugins.resolve import describe, import_target
 from rlinf_core.plugins.settings import EVERY, Layer, PluginSettings
 from rlinf_core.specs import Component, EngineAdapterSpec
 
-_IN_TYPE = "import it inside the functions that use it, or name its code by a string"
+_LATER = "import it inside the functions that use it, or name its code by a string"
 
 
 def check_manifest(distribution: str) -> dict[str, Any]:
     """Load one plugin and check what it says.
 
     Returns:
-        plain data: ``findings``, and ``components`` as needed by later stages, each with ``label``,
-        ``kind``, ``target``, ``probe``, ``capabilities`` and ``distribution``.
+        plain data: ``findings``, and ``components``, what later stages need to know of each.
     """
     with Refuse(LISTING) as refuse:
         record = load_alone(distribution)
@@ -91,21 +90,17 @@ def label(component: Component) -> str:
 def _module(record: PluginRecord, refuse: Refuse) -> Iterator[Finding]:
     if refuse.seen:
         sentence = f"importing {record.module} imports something heavy: {'; '.join(refuse.seen)}"
-        remedy = f"rlinf plugins list imports this module for everybody; {_IN_TYPE}"
+        remedy = f"rlinf plugins list imports this module for everybody; {_LATER}"
         yield _finding("module", Outcome.FAILED, sentence, remedy, detail=record.traceback)
     elif record.ok:
         yield _finding("module", Outcome.OK, f"{record.module} imports nothing heavy")
     else:
         sentence, _, told = record.error.partition(". Install ")
         where = "; the traceback says where" if record.traceback else ""
-        remedy = (
-            f"install {told}"
-            if told
-            else (
-                f"correct plugin.py{where}; or do without it: rlinf plugins disable "
-                f"{record.distribution}"
-            )
-        )
+        do_without = f"rlinf plugins disable {record.distribution}"
+        remedy = f"correct plugin.py{where}; or do without it: {do_without}"
+        if told:
+            remedy = f"install {told}"
         yield _finding("module", Outcome.FAILED, sentence, remedy, detail=record.traceback)
 
 
@@ -176,7 +171,7 @@ def _options(component: Component) -> Iterator[Finding]:
             model, fault = None, str(error)
     if refuse.seen:
         sentence = f"importing its options imports something heavy: {'; '.join(refuse.seen)}"
-        yield _about(component, "options", Outcome.FAILED, sentence, _IN_TYPE)
+        yield _about(component, "options", Outcome.FAILED, sentence, _LATER)
     elif model is None:
         remedy = "name a subclass of rlinf_core.api.Config"
         yield _first_line(component, "options", fault, remedy)
@@ -217,7 +212,7 @@ def _facts(component: Component) -> Iterator[Finding]:
     remedy = "name a function fn(config, upstream) -> Facts"
     if refuse.seen:
         sentence = f"importing its facts imports something heavy: {'; '.join(refuse.seen)}"
-        yield _about(component, "facts", Outcome.FAILED, sentence, _IN_TYPE)
+        yield _about(component, "facts", Outcome.FAILED, sentence, _LATER)
     elif fault:
         yield _first_line(component, "facts", fault, remedy)
     elif not takes(function, 2):
