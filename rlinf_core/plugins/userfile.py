@@ -65,11 +65,16 @@ def switch(names: Sequence[str], on: bool) -> Changes:
         raise RequestError(f"{CORE} itself cannot be disabled")
     changed, enable, disable = [], set(layer.enable), set(layer.disable)
     for name in chosen:
-        if bool(PluginSettings((layer,)).why_disabled(name)) is on:
-            changed.append(name)
-            (enable if not on else disable).discard(name)
-            if (EVERY in disable) is on:
-                (enable if on else disable).add(name)
+        is_on = not PluginSettings((layer,)).why_disabled(name)
+        if is_on is on:
+            continue
+        changed.append(name)
+        if on:
+            disable.discard(name)
+            enable |= {name} if EVERY in disable else set()
+        else:
+            enable.discard(name)
+            disable |= set() if EVERY in disable else {name}
     if changed:
         _write(path, layer, {"enable": enable, "disable": disable})
     return Changes(path, tuple(changed), tuple(n for n in chosen if n not in changed))
