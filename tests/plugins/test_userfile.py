@@ -206,3 +206,18 @@ def test_the_commands(file, rlinf, site):
     assert f"{A} 1.0 is disabled: plugins.disable of {file} names {A}; " in done.stdout
     done = rlinf("plugins", "enable", "zoo-a", "zoo-c", path=site.folder, RLINF_CONFIG=str(file))
     assert done.stdout == f"{A} is now enabled, by {file}\n{C} is enabled already\n"
+
+
+def test_a_plugin_that_ends_every_command_is_found_and_disabled(file, rlinf, site):
+    site.add("rlinf-plugin-zoo-end", "import os\nos._exit(9)\n")
+    options = {"path": site.folder, "RLINF_CONFIG": str(file)}
+    file.touch()
+    assert rlinf("plugins", "list", **options).returncode == 9
+    assert "rlinf-plugin-zoo-end" in rlinf("plugins", "list", "--no-import", **options).stdout
+    done = rlinf("plugins", "check", "zoo-a", "zoo-end", **options)
+    assert done.returncode == 1
+    assert "its plugin module ended its process with exit code 9" in done.stdout
+    assert rlinf("plugins", "disable", "zoo-end", **options).returncode == 0
+    done = rlinf("plugins", "list", **options)
+    assert done.returncode == 0
+    assert "rlinf-plugin-zoo-end 1.0 is disabled" in done.stdout
