@@ -217,6 +217,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "rl":
         return importlib.import_module("rlinf_core.rl")
+    if name.startswith("__"):  # asked for by the import machinery, for every plugin
+        raise AttributeError(name)
     if name not in _HOME:
         from rlinf_core.errors import did_you_mean
 

@@ -16,7 +16,8 @@ import typer
 from typer.core import TyperGroup
 
 import rlinf_core
-from rlinf_core.cli import plugins
+from rlinf_core.cli import added, plugins
+from rlinf_core.cli.quick import skip_absent_options
 from rlinf_core.errors import RlinfError
 
 INTERRUPTED = 130
@@ -27,12 +28,12 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
-        return [*super().list_commands(ctx), *plugins.commands(frozenset(self.commands))]
+        return [*super().list_commands(ctx), *added.commands(frozenset(self.commands))]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, the core's own first."""
         own = super().get_command(ctx, cmd_name)
-        return own or plugins.commands(frozenset(self.commands)).get(cmd_name)
+        return own or added.commands(frozenset(self.commands)).get(cmd_name)
 
 
 app = typer.Typer(
@@ -121,11 +122,26 @@ def _trace(
     raise typer.Exit(main(folder, picture, began, seconds, json))
 
 
+@app.command("doctor")
+def _doctor(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Components or distributions that must be ready."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say what this machine has, and which components are ready on it."""
+    from rlinf_core.cli.doctor import main
+
+    raise typer.Exit(main(names or [], json))
+
+
 def main() -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 wrongly asked, 130 interrupted."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a path must not fail in a terminal without its letters
             stream.reconfigure(errors="backslashreplace")
+    skip_absent_options()
     try:
         app()
     except RlinfError as error:

@@ -11,14 +11,15 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 import rlinf_core
-from rlinf_core.plugins.records import CORE, Phase, PluginRecord, Status
+from rlinf_core.errors import RequestError, did_you_mean
+from rlinf_core.plugins.records import CORE, PREFIX, Phase, PluginRecord, Status
 
 GROUP = "rlinf.plugins"
 """The entry-point group that plugins are found through."""
@@ -93,6 +94,30 @@ def installed_version(distribution: str) -> str | None:
     return None
 
 
+def choose_distributions(names: Sequence[str], installed: Iterable[str]) -> list[str]:
+    """Return the canonical names of the distributions that are meant; of all where none is named.
+
+    Args:
+        names: of distributions, also without their prefix.
+        installed: canonical names.
+
+    Raises:
+        RequestError: a name is none of them.
+    """
+    known = sorted(set(installed))
+    chosen = []
+    for name in names:
+        plain = str(canonicalize_name(name))
+        match = next((n for n in (plain, f"{PREFIX}{plain}") if n in known), None)
+        if match is None:
+            near = did_you_mean(plain, known) or did_you_mean(f"{PREFIX}{plain}", known)
+            raise RequestError(
+                f"no plugin named {name!r} is installed.{near} Installed: {', '.join(known)}"
+            )
+        chosen.append(match)
+    return list(dict.fromkeys(chosen)) if names else known
+
+
 def package_folders(package: str) -> list[Path]:
     """Return the folders of a package, without importing it; empty where there is none."""
     try:
@@ -131,7 +156,7 @@ def _read(item: importlib.metadata.Distribution, origin: str) -> Found | None:
     try:
         metadata = item.metadata
         name, version = metadata["Name"], metadata["Version"]
-        requires = tuple(item.requires or ())
+        requires = tuple(metadata.get_all("Requires-Dist") or ())  # item.requires reads all again
     except Exception as error:
         return replace(guess, fault=f"its metadata cannot be read: {error}")
     if not name or not version:

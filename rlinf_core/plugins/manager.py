@@ -10,9 +10,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-import traceback
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from rlinf_core.plugins.discovery import Found, discover, package_folders
 from rlinf_core.plugins.records import Phase, PluginRecord, Status
 from rlinf_core.plugins.resolve import Registry
 from rlinf_core.plugins.settings import PluginSettings, user_settings
+from rlinf_core.plugins.tracebacks import own_traceback
 from rlinf_core.plugins.versions import core_range, misfit
 from rlinf_core.specs import (
     PLUGIN_API_VERSION,
@@ -60,8 +60,7 @@ class PluginManager:
             records.append(loaded.record)
             if loaded.record.ok:
                 self._loaded[item.distribution] = loaded
-        order = sorted([*records, *rejected], key=lambda r: (r.distribution, not r.ok))
-        self.records: tuple[PluginRecord, ...] = tuple(order)
+        self.records = _ordered([*records, *rejected])
         self.registry = Registry(self.records, self.settings)
 
     def config_folders(self) -> list[tuple[str, Path]]:
@@ -88,12 +87,34 @@ class PluginManager:
 
     def call(self, distribution: str, hook: str, **arguments: Any) -> None:
         """Call one plugin's implementations of a side-effect hook; what they raise passes."""
-        getattr(self._loaded[distribution].hooks, hook)(**arguments)
+        loaded = self._loaded[distribution]
+        if loaded.implementations(hook):
+            getattr(loaded.pluggy.hook, hook)(**arguments)
 
     def implementing(self, hook: str) -> list[str]:
         """Return the distributions that implement a hook, in the order of loading."""
-        loaded = self._loaded.items()
-        return [name for name, it in loaded if getattr(it.hooks, hook).get_hookimpls()]
+        return [name for name, it in self._loaded.items() if it.implementations(hook)]
+
+
+def records_of_metadata(settings: PluginSettings) -> tuple[PluginRecord, ...]:
+    """Return what can be told of each distribution without importing any.
+
+    ``OK`` means here that nothing speaks against loading it; components are not known.
+    """
+    found, rejected = discover()
+    records = []
+    for item in found:
+        try:
+            _check_policy(item, settings)
+            _check_version(item)
+            records.append(item.record(Status.OK))
+        except _RefusedError as refused:
+            records.append(item.record(refused.status, refused.phase, str(refused)))
+    return _ordered([*records, *rejected])
+
+
+def _ordered(records: Iterable[PluginRecord]) -> tuple[PluginRecord, ...]:
+    return tuple(sorted(records, key=lambda r: (r.distribution, not r.ok)))
 
 
 class _RefusedError(Exception):
@@ -113,9 +134,12 @@ class _Loaded:
         self.configs: list[str] = []
         # One pluggy manager each, so that dropping a plugin is dropping its manager.
         self.pluggy = pluggy.PluginManager(PROJECT)
-        self.pluggy.add_hookspecs(hookspecs)
-        self.hooks = self.pluggy.hook
         self.record = found.record(Status.OK)
+
+    def implementations(self, hook: str) -> list[pluggy.HookImpl]:
+        """Return the plugin's implementations of a hook."""
+        caller = getattr(self.pluggy.hook, hook, None)
+        return caller.get_hookimpls() if caller else []
 
 
 def _load(found: Found, settings: PluginSettings) -> _Loaded:
@@ -123,13 +147,13 @@ def _load(found: Found, settings: PluginSettings) -> _Loaded:
     try:
         _check_policy(found, settings)
         _check_version(found)
-        module = _import(loaded.record.module)
+        module = _import(found)
         _check_api(module)
         _register(loaded, module)
         _collect(loaded)
     except _RefusedError as refused:
         cause = refused.__cause__
-        shown = "".join(traceback.format_exception(cause)) if cause else ""
+        shown = own_traceback(cause) if cause else ""
         loaded.record = replace(
             found.record(refused.status, refused.phase, str(refused)),
             traceback=shown,
@@ -156,9 +180,21 @@ def _check_version(found: Found) -> None:
         raise _RefusedError(Status.INCOMPATIBLE, Phase.VERSION, reason)
 
 
-def _import(name: str) -> types.ModuleType:
-    with _guard(Phase.IMPORT, f"importing {name} failed"):
-        return importlib.import_module(name)
+def _import(found: Found) -> types.ModuleType:
+    name = found.entries[0][1]
+    try:
+        with _guard(Phase.IMPORT, f"importing {name} failed"):
+            return importlib.import_module(name)
+    except _RefusedError as refused:
+        missing = getattr(refused.__cause__, "name", None)
+        gone = isinstance(refused.__cause__, ModuleNotFoundError)
+        if gone and f"{name}.".startswith(f"{missing}."):  # not of what it imports, but its own
+            text = (
+                f"its files are gone: there is no module {missing!r}. Install it again (pip "
+                f"install --force-reinstall {found.distribution}), or remove {found.origin}"
+            )
+            raise _RefusedError(Status.BROKEN, Phase.IMPORT, text) from refused.__cause__
+        raise
 
 
 def _check_api(module: types.ModuleType) -> None:
@@ -174,6 +210,7 @@ def _check_api(module: types.ModuleType) -> None:
 
 def _register(loaded: _Loaded, module: types.ModuleType) -> None:
     """Let pluggy check the signatures, and look for hooks that nobody would ever call."""
+    specs = types.ModuleType(hookspecs.__name__)  # of what it implements: telling all takes time
     for name, value in vars(module).items():
         if not isinstance(value, types.FunctionType):
             continue
@@ -194,7 +231,11 @@ def _register(loaded: _Loaded, module: types.ModuleType) -> None:
                 f"{module.__name__}.{name} is not marked, so it would never be called; "
                 "put @hookimpl above it",
             )
+        if marked and name in _HOOK_NAMES:
+            setattr(specs, name, getattr(hookspecs, name))
     with _guard(Phase.HOOKS, f"the hooks of {module.__name__} do not fit"):
+        if vars(specs).keys() & _HOOK_NAMES:
+            loaded.pluggy.add_hookspecs(specs)
         loaded.pluggy.register(module)
 
 
@@ -215,9 +256,9 @@ def _collect(loaded: _Loaded) -> None:
 
 def _answers(loaded: _Loaded, hook: str) -> Iterator[Any]:
     """Yield what each implementation of a hook returns, one implementation at a time."""
-    for implementation in getattr(loaded.hooks, hook).get_hookimpls():
+    for implementation in loaded.implementations(hook):
         with _guard(Phase.HOOKS, f"{hook} failed"):
-            answer = implementation.function()
+            answer: Any = implementation.function()
             iterable = hasattr(answer, "__iter__") and not isinstance(answer, str)
             items = list(answer) if iterable else None
         if items is None:

@@ -11,7 +11,6 @@ import importlib
 import importlib.util
 import re
 import sys
-import traceback
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -26,6 +25,7 @@ from rlinf_core.errors import (
 from rlinf_core.plugins.discovery import installed_version
 from rlinf_core.plugins.records import PREFIX, PluginRecord, Status
 from rlinf_core.plugins.settings import PluginSettings
+from rlinf_core.plugins.tracebacks import own_traceback
 from rlinf_core.specs import Component, ComponentRef, Kind
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -214,7 +214,7 @@ def plugin_code(what: str) -> Iterator[None]:
     except BaseException as error:  # even SystemExit: a component must not end the command
         if type(error) is KeyboardInterrupt:
             raise
-        shown = _indented("".join(traceback.format_exception(error)))
+        shown = _indented(own_traceback(error))
         raise PluginError(f"{what}: {type(error).__name__}: {error}\n{shown}") from error
 
 

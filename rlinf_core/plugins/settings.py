@@ -65,7 +65,8 @@ class PluginSettings:
                 return (
                     f"plugins.disable of {layer.origin} names "
                     f"{distribution if distribution in layer.disable else 'every plugin'}; "
-                    f"take it off that list, or put it into plugins.enable of the run"
+                    f"take it off that list (rlinf plugins enable {distribution} does that in your "
+                    "own file), or put it into plugins.enable of the run"
                 )
         return ""
 
@@ -96,6 +97,15 @@ def user_settings() -> PluginSettings:
         if os.environ.get("RLINF_CONFIG"):
             raise ConfigError([f"RLINF_CONFIG names {path}, and there is no such file"])
         return PluginSettings()
+    return PluginSettings((read_user_file(path),))
+
+
+def read_user_file(path: Path) -> Layer:
+    """Return what a configuration file says about plugins.
+
+    Raises:
+        ConfigError: the file cannot be read, or says something nobody reads.
+    """
     from omegaconf import OmegaConf  # only here: it costs more than all the rest of this package
 
     try:
@@ -110,7 +120,7 @@ def user_settings() -> PluginSettings:
         if key != "plugins"
     ]:
         raise ConfigError(unknown)
-    return PluginSettings().with_layer(str(path), data.get("plugins"))
+    return read_layer(str(path), data.get("plugins"))
 
 
 def read_layer(origin: str, section: object) -> Layer:

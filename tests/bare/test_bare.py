@@ -105,6 +105,36 @@ def test_showing_a_component_answers():
     assert "batch_size" in done.stdout
 
 
+def test_plugins_are_checked_matched_and_made(nothing, tmp_path):
+    path = {"PYTHONPATH": str(nothing)}
+    done = rlinf("plugins", "check", "nothing", "--json", **path)
+    assert done.returncode == 1, done.stderr
+    (report,) = json.loads(done.stdout)["distributions"]
+    failed = [c["sentence"] for c in report["checks"] if c["outcome"] == "failed"]
+    assert failed == ["options without help: rate"]
+    done = rlinf("plugins", "matrix", "--json", **path)
+    fits = {(p["name"], p["other_name"]): p["fits"] for p in json.loads(done.stdout)["pairs"]}
+    assert fits["idle", "none"]
+    done = rlinf("plugins", "list", "--no-import", **path)
+    assert "rlinf_plugin_nothing.plugin" in done.stdout
+    made = tmp_path / "made"
+    assert rlinf("plugins", "new", "model", "x", "--output", str(made)).returncode == 0
+    assert (made / "src" / "rlinf_plugin_x" / "policy.py").is_file()
+    file = {"RLINF_CONFIG": str(tmp_path / "mine.yaml"), **path}
+    assert rlinf("plugins", "disable", "nothing", **file).returncode == 0
+    assert "is disabled" in rlinf("plugins", "list", **file).stdout
+
+
+def test_the_doctor_answers():
+    done = rlinf("doctor", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    states = {c["name"]: c["state"] for c in told["components"]}
+    assert states["console"] == states["inline"] == "ready"
+    installed = importlib.util.find_spec("torch") is not None
+    assert bool(told["machine"]["torch"]) is installed
+
+
 def test_a_run_is_composed_and_checked(nothing):
     code = """
         from rlinf_core.config.validate import load_run, to_plain

@@ -82,15 +82,32 @@ class Site:
         return metadata
 
 
-def wheel(folder: Path, name: str, provides: str, version: str = "1.0") -> Path:
-    """Write a true wheel of a plugin that provides one algorithm."""
+def wheel(
+    folder: Path,
+    name: str,
+    provides: str,
+    version: str = "1.0",
+    *,
+    plugin: str = "",
+    requires: Iterable[str] = CORE_RANGE,
+) -> Path:
+    """Write a true wheel of a plugin that provides one algorithm.
+
+    Args:
+        folder: where to.
+        name: of the distribution.
+        provides: name of the algorithm, and of the entry point.
+        version: of the distribution.
+        plugin: source of its module ``plugin``, instead of one that provides the algorithm.
+        requires: its ``Requires-Dist``.
+    """
     package = name.replace("-", "_")
     info = f"{package}-{version}.dist-info"
     content = {
         f"{package}/__init__.py": "",
-        f"{package}/plugin.py": ALGORITHM.format(name=provides, package=package),
+        f"{package}/plugin.py": plugin or ALGORITHM.format(name=provides, package=package),
         f"{package}/code.py": "class Code:\n    pass\n",
-        f"{info}/METADATA": _metadata(name, version, CORE_RANGE),
+        f"{info}/METADATA": _metadata(name, version, requires),
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\n"
         "Tag: py3-none-any\n",
         f"{info}/entry_points.txt": f"[{GROUP}]\n{provides} = {package}.plugin\n",

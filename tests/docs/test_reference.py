@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rlinf_core import api
+from rlinf_core.plugins.scaffold import kinds, make_plugin
 
 CELL = re.compile(r"^\| `([^`]+)`")
 
@@ -105,9 +106,57 @@ def test_fields_of_plugins_list_and_show(book: Any, reader: Any) -> None:
     assert all(f"`{kind}`" in text for kind in api.Kind)
 
 
+def test_fields_of_plugins_check(book: Any, reader: Any) -> None:
+    checked = json.loads(reader.rlinf("plugins", "check", "ppo", "--json")[1])
+    assert list(checked) == ["schema_version", "stages", "distributions"]
+    (report,) = checked["distributions"]
+    page = "reference/commands.md"
+    assert rows(page, "field of a checked distribution", book) == list(report)
+    assert rows(page, "field of `checks`", book) == list(report["checks"][0])
+    text = (book.DOCS / page).read_text(encoding="utf-8")
+    stages = rows(page, "stage", book)
+    assert stages == ["metadata", "manifest", "import", "probe"]
+    assert all(f"`{outcome}`" in text for outcome in ("ok", "warning", "failed", "skipped"))
+
+
+def test_fields_of_doctor_and_matrix(book: Any, reader: Any) -> None:
+    page = "reference/commands.md"
+    told = json.loads(reader.rlinf("doctor", "--json")[1])
+    assert rows(page, "field of `doctor`", book) == list(told)
+    text = (book.DOCS / page).read_text(encoding="utf-8")
+    needed = [*told["components"][0], *told["devices"][0]]
+    needed += [key for c in told["components"] for want in c["wants"] for key in want]
+    assert all(f"`{name}`" in text for name in needed)
+    (pair, *_) = json.loads(reader.rlinf("plugins", "matrix", "--json")[1])["pairs"]
+    assert all(f"`{name}`" in text for name in pair)
+
+
+def test_templates_are_those_that_the_page_names(book: Any) -> None:
+    for page in ("reference/commands.md", "how-to/write-a-plugin.md"):
+        text = (book.DOCS / page).read_text(encoding="utf-8")
+        *others, last = [f"`{kind}`" for kind in kinds()]
+        assert f"{', '.join(others)} and {last}" in " ".join(text.split())
+
+
+def test_the_page_shows_what_plugins_new_makes(book: Any, tmp_path: Any) -> None:
+    made = make_plugin(api.Kind.LOGGER, "csv", tmp_path / "rlinf-plugin-csv")
+    shown: dict[str, str] = {}
+    for block in book.blocks("how-to/write-a-plugin.md"):
+        if block.title:
+            shown.setdefault(block.title, block.text)  # later ones are mistakes, on purpose
+    written = {
+        f"{made.folder.name}/{file}": (made.folder / file).read_text() for file in made.files
+    }
+    del written["rlinf-plugin-csv/README.md"]
+    assert shown == written
+
+
 def test_exit_codes(reader: Any, toy_run: Any) -> None:
     assert reader.rlinf("plugins", "list")[0] == 0
     assert reader.rlinf("train", "nowhere")[0] == 2
     assert reader.rlinf("train", "quickstart", "steps=0")[0] == 2
     assert reader.rlinf("plugins", "show", "nowhere")[0] == 2
+    assert reader.rlinf("plugins", "check", "nowhere")[0] == 2
+    assert reader.rlinf("doctor", "nowhere")[0] == 2
+    assert reader.rlinf("doctor", "console")[0] == 0
     assert toy_run.rlinf("eval", toy_run.file, "--checkpoint", "nowhere")[0] == 2

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from rlinf_core import cli
-from rlinf_core.cli import plugins as command
+from rlinf_core.cli import added
 from rlinf_core.errors import RequestError, SimulatorError
 
 HEAVY = ("torch", "mujoco", "metaworld", "transformers", "ray", "matplotlib", "imageio")
@@ -16,7 +16,7 @@ HEAVY = ("torch", "mujoco", "metaworld", "transformers", "ray", "matplotlib", "i
 WATCHED = (
     "import sys\nsys.argv[0] = 'rlinf'\nfrom rlinf_core.cli import main\n"
     "try:\n    main()\nfinally:\n"
-    f"    print('HEAVY', sorted(set({HEAVY!r}) & set(sys.modules)), file=sys.stderr)\n"
+    "    print('IMPORTED', sorted(set(WATCHED) & set(sys.modules)), file=sys.stderr)\n"
 )
 
 MODEL = """
@@ -77,7 +77,7 @@ def run(monkeypatch, capsys):
 
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["rlinf", *arguments])
-        command.commands.cache_clear()
+        added.commands.cache_clear()
         with pytest.raises(SystemExit) as ended:
             cli.main()
         shown = capsys.readouterr()
@@ -228,6 +228,31 @@ def test_plugins_add_commands(site, run):
     assert "there is no run 'no-such-run'" in err
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("class Stop(KeyboardInterrupt): ...\n    raise Stop('zoo')", "Stop: zoo"),
+        ("group.command()(3)", "AttributeError"),
+    ],
+)
+def test_a_plugin_whose_commands_end_the_process_ends_nothing(site, run, body, told):
+    source = "from rlinf_core.api import hookimpl\n@hookimpl\ndef rlinf_cli(group):\n"
+    site.add("rlinf-plugin-zoo-a", f"{source}    print('loud')\n    {body}\n")
+    code, out, err = run("--help")
+    assert code == 0
+    assert "Train a policy." in out
+    assert "loud" not in out
+    assert "warning: rlinf-plugin-zoo-a: rlinf_cli failed: " in err
+    assert told in err
+
+
+def test_an_interrupt_while_commands_are_looked_for_ends_the_command(site, run):
+    source = "from rlinf_core.api import hookimpl\n@hookimpl\ndef rlinf_cli(group):\n"
+    site.add("rlinf-plugin-zoo-a", f"{source}    raise KeyboardInterrupt\n")
+    assert run("--help")[0] == 130
+
+
 def test_help_works_where_the_users_file_is_wrong(run, tmp_path, monkeypatch):
     (tmp_path / "mine.yaml").write_text("plugin: 1\n")
     monkeypatch.setenv("RLINF_CONFIG", str(tmp_path / "mine.yaml"))
@@ -292,13 +317,37 @@ def test_options_of_train_and_eval_arrive(run, monkeypatch, tmp_path):
         ["--help"],
         ["--version"],
         ["plugins", "list", "--json"],
+        ["plugins", "list", "--no-import"],
         ["plugins", "show", "zoo-wheel"],
+        ["plugins", "check"],
+        ["plugins", "matrix"],
+        ["doctor"],
         ["train", "no-such-run"],
     ],
 )
 def test_nothing_heavy_is_imported(python, arguments):
-    done = python(WATCHED, *arguments)
-    assert done.stderr.splitlines()[-1] == "HEAVY []", done.stderr
+    done = python(WATCHED.replace("WATCHED", repr(HEAVY)), *arguments)
+    assert done.stderr.splitlines()[-1] == "IMPORTED []", done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["plugins", "list"], ["plugins", "list", "--no-import"]])
+def test_listing_imports_nothing_that_takes_long(python, arguments):
+    """Each of these takes as long as all the rest of a listing."""
+    slow = (*HEAVY, "numpy", "pydantic", "hydra", "omegaconf", "yaml", "rich", "asyncio")
+    done = python(WATCHED.replace("WATCHED", repr(slow)), *arguments)
+    assert done.stderr.splitlines()[-1] == "IMPORTED []", done.stderr
+
+
+def test_listing_without_import_imports_no_plugin(python, site):
+    site.add("rlinf-plugin-zoo-a", "raise SystemExit('was imported')")
+    watched = WATCHED.replace("WATCHED", "{n for n in sys.modules if n.startswith('rlinf_plugin')}")
+    done = python(watched, "plugins", "list", "--no-import", path=site.folder)
+    assert done.stderr == "IMPORTED []\n"
+    assert "rlinf-plugin-zoo-a" in done.stdout
+    assert "rlinf_core.builtin.plugin" in done.stdout
+    done = python(watched, "plugins", "list", "--no-import", "--kind", "model")
+    assert done.returncode == 2
+    assert "--kind and --no-import exclude each other" in done.stderr
 
 
 def test_the_installed_command_lists_installed_plugins(rlinf):

@@ -15,6 +15,7 @@ def rlinf_simulators() -> list[ComponentSpec]:
             target="rlinf_plugin_metaworld.simulator:make_simulator",
             config="rlinf_plugin_metaworld.config:MetaWorldConfig",
             facts="rlinf_plugin_metaworld.facts:facts",
+            probe="rlinf_plugin_metaworld.probe:probe",
             capabilities=[
                 Capability.STATE,
                 Capability.SUCCESS,

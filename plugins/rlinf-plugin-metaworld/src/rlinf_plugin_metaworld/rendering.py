@@ -20,7 +20,8 @@ import numpy as np
 _TRY = "from mujoco.{0} import GLContext as C; c = C(16, 16); c.make_current(); print('drawn')"
 _UPSIDE_DOWN = ("corner", "corner2", "corner3", "corner4")  # Meta-World's own cameras hang there
 _OFF = ("disable", "disabled", "off", "false", "0")
-_INSTALL = "install OSMesa (Debian and Ubuntu: apt-get install libosmesa6) or an EGL driver"
+INSTALL = "install OSMesa (Debian and Ubuntu: apt-get install libosmesa6) or an EGL driver"
+"""What brings a library that draws."""
 
 
 class Camera:
@@ -76,7 +77,7 @@ def find_library(wanted: str) -> tuple[str, str]:
         if b"drawn" in done.stdout:
             return name, ""
     asked = f"MUJOCO_GL={wanted}" if wanted else " and ".join(names)
-    return "", f"no frames: {asked} cannot draw on this machine; {_INSTALL}"
+    return "", f"no frames: {asked} cannot draw on this machine; {INSTALL}"
 
 
 _canvases: dict[tuple[Any, ...], tuple[Any, Any, Any]] = {}

@@ -1,0 +1,1 @@
+"""The sketch_kind ``sketch`` for rlinf. Importing it imports nothing else."""
