@@ -1,92 +1,29 @@
-"""Rules that join several numbers of a run. Each says which numbers would work.
+"""The arithmetic of a run: whether its numbers fit together, which would, and what follows.
 
-Add a rule as a function of the whole configuration that yields ``(dotted path, sentence)``, and
-list it in :data:`RULES`.
+The rules are in :mod:`rlinf_core.config.rules`. A number is offered only where it was tried: put in
+alone, it mends its rule and breaks no other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
 
+from rlinf_core.config.rules import (
+    LIMITS,
+    NAMES,
+    RULES,
+    TRAINING_RULES,
+    Broken,
+    Numbers,
+    counts_are_positive,
+    envs_unit,
+    multiples,
+)
 from rlinf_core.config.schema import UNREAD, RunConfig
 
 Finding = tuple[str, str]
-
-
-def stages_divide_envs(config: RunConfig) -> Iterator[Finding]:
-    """Every stage holds the same number of environments."""
-    envs, stages = config.collect.envs, config.collect.stages
-    if envs % stages:
-        down, up = envs // stages * stages, -(-envs // stages) * stages
-        yield (
-            "collect.stages",
-            f"collect.envs={envs} cannot be split evenly into collect.stages={stages}. With "
-            f"{stages} stages, envs={_or(n for n in (down, up) if n)} would work; with {envs} "
-            f"envs, stages={_or(n for n in _divisors(envs))} would",
-        )
-
-
-def minibatch_fits_rollout(config: RunConfig) -> Iterator[Finding]:
-    """A minibatch is taken from the rows of one iteration."""
-    envs, steps, size = config.collect.envs, config.collect.steps, config.update.minibatch_size
-    rows = envs * steps
-    if size > rows:
-        yield (
-            "update.minibatch_size",
-            f"update.minibatch_size={size} is more than the {rows} rows that one iteration "
-            f"collects (collect.envs={envs} times collect.steps={steps}). "
-            f"minibatch_size={_or(_halves(rows))} would work, or collect.steps={-(-size // envs)}",
-        )
-
-
-def microbatch_fits_minibatch(config: RunConfig) -> Iterator[Finding]:
-    """A micro-batch is a part of a minibatch."""
-    micro, size = config.update.microbatch_size, config.update.minibatch_size
-    if micro is not None and micro > size:
-        yield (
-            "update.microbatch_size",
-            f"update.microbatch_size={micro} is more than update.minibatch_size={size}. "
-            f"microbatch_size={_or(_halves(size))} would work, or null for the whole minibatch",
-        )
-
-
-def groups_are_whole(config: RunConfig, group_size: int) -> Iterator[Finding]:
-    """A group of environments is never split over stages, nor its rows over minibatches."""
-    if group_size == 1:
-        return
-    collect, size = config.collect, config.update.minibatch_size
-    unit = group_size * collect.stages
-    if collect.envs % unit:
-        works = [n for n in (collect.envs // unit * unit, -(-collect.envs // unit) * unit) if n]
-        yield (
-            "collect.envs",
-            f"collect.envs={collect.envs} over collect.stages={collect.stages} are not whole "
-            f"groups of algorithm.group_size={group_size}, and a group is never split. "
-            f"envs={_or(works)} would work",
-        )
-    rows = group_size * collect.steps
-    if size % rows:
-        works = [n for n in (size // rows * rows, -(-size // rows) * rows) if n]
-        yield (
-            "update.minibatch_size",
-            f"update.minibatch_size={size} is no multiple of the {rows} rows of one group "
-            f"(algorithm.group_size={group_size} times collect.steps={collect.steps}), and a group "
-            f"is never split. minibatch_size={_or(works)} would work",
-        )
-
-
-def every_section_is_read(config: RunConfig) -> Iterator[Finding]:
-    """An embodied run takes rewards and starts from its simulator."""
-    for name in sorted(UNREAD):
-        if getattr(config, name) is not None:
-            yield name, f"an embodied run reads no section {name!r}; leave it out"
-
-
-Rule = Callable[[RunConfig], Iterator[Finding]]
-RULES: tuple[Rule, ...] = (stages_divide_envs, every_section_is_read)
-"""Rules of every run, in the order they are reported."""
-TRAINING_RULES: tuple[Rule, ...] = (minibatch_fits_rollout, microbatch_fits_minibatch)
-"""Rules of a run that trains."""
 
 
 def check(config: RunConfig, trains: bool = True, group_size: int = 1) -> list[Finding]:
@@ -97,23 +34,178 @@ def check(config: RunConfig, trains: bool = True, group_size: int = 1) -> list[F
         trains: whether the run trains.
         group_size: environments that the algorithm compares with one another.
     """
-    rules = RULES + (TRAINING_RULES if trains else ())
-    found = [finding for rule in rules for finding in rule(config)]
-    return found + (list(groups_are_whole(config, group_size)) if trains else [])
+    unread = [
+        (name, f"an embodied run reads no section {name!r}; leave it out")
+        for name in sorted(UNREAD)
+        if getattr(config, name) is not None
+    ]
+    numbers = numbers_of(config, trains, group_size)
+    return sentences(numbers) + unread
 
 
-def _divisors(number: int, limit: int = 4) -> list[int]:
-    """Return the largest divisors of a number, one that a run may well use first."""
-    return [n for n in range(number, 0, -1) if number % n == 0][:limit]
+def numbers_of(config: RunConfig, trains: bool = True, group_size: int = 1) -> Numbers:
+    """Return the numbers of a configuration that must fit together."""
+    collect, update = config.collect, config.update
+    return Numbers(
+        envs=collect.envs,
+        steps=collect.steps,
+        stages=collect.stages,
+        minibatch_size=update.minibatch_size,
+        microbatch_size=update.microbatch_size,
+        group_size=group_size,
+        trains=trains,
+    )
 
 
-def _halves(number: int, limit: int = 3) -> list[int]:
-    """Return a number and its halves, as long as they divide it."""
-    found = [number]
-    while len(found) < limit and found[-1] % 2 == 0:
-        found.append(found[-1] // 2)
-    return found
+def broken(numbers: Numbers) -> list[Broken]:
+    """Return every broken rule, with the numbers that would mend it alone."""
+    found = list(_broken(numbers))
+    faults = {it.fault for it in found}
+    return [replace(it, offers=_working(numbers, it, faults - {it.fault})) for it in found]
 
 
-def _or(numbers: Iterator[int] | list[int]) -> str:
-    return " or ".join(str(n) for n in numbers)
+def repaired(numbers: Numbers) -> Numbers | None:
+    """Return numbers near those given that break no rule; None where the limits allow none.
+
+    Stages, steps, workers, ranks and the group stay; environments are added, and the sizes of
+    minibatch and micro-batch follow.
+    """
+    given = {name: getattr(numbers, name) for name in NAMES}
+    least: dict[str, Any] = {name: max(1, v) for name, v in given.items() if v is not None}
+    n = replace(numbers, **least)
+    unit = n.ranks * n.piece
+    n = replace(n, envs=multiples(n.envs, envs_unit(n))[-1])
+    if n.trains:
+        size = max(unit, min(n.minibatch_size, n.rows) // unit * unit)
+        micro = n.microbatch_size
+        if micro is not None:
+            micro = max(1, min(micro, size // n.ranks))
+        n = replace(n, minibatch_size=size, microbatch_size=micro)
+    return n if all(_allowed(name, getattr(n, name)) for name in LIMITS) else None
+
+
+def sentences(numbers: Numbers) -> list[Finding]:
+    """Return (dotted path, sentence) of every broken rule, with the numbers that would work."""
+    found = broken(numbers)
+    findings = []
+    for index, it in enumerate(found):
+        offers = ", or ".join(
+            f"{NAMES[name]}={_or(values)}{' would work' if i == 0 else ''}"
+            for i, (name, values) in enumerate(it.offers.items())
+        )
+        parts = [it.what, offers] if offers else [it.what]
+        if not offers or (len(found) > 1 and index == len(found) - 1):
+            parts.append(_together(numbers, alone=not offers))
+        findings.append((it.path, ". ".join(parts)))
+    return findings
+
+
+class Quantity(NamedTuple):
+    """A number that follows from others.
+
+    Args:
+        name: what it counts.
+        value: the number.
+        how: what it was worked out from.
+    """
+
+    name: str
+    value: int
+    how: str
+
+
+def quantities(config: RunConfig, trains: bool = True) -> list[Quantity]:
+    """Return what follows from a configuration's numbers: rows, minibatches, steps."""
+    collect, update, test = config.collect, config.update, config.evaluation
+    envs = test.envs or collect.envs
+    found = [Quantity("environments of an evaluation", envs, _given(test.envs, "evaluation.envs"))]
+    if not trains:
+        return found
+    rows = collect.envs * collect.steps
+    batches = -(-rows // update.minibatch_size)
+    micro = min(update.microbatch_size or update.minibatch_size, update.minibatch_size)
+    steps = update.epochs * batches
+    return [
+        Quantity("environments per stage", collect.envs // collect.stages, "envs / stages"),
+        Quantity("rows per iteration", rows, "envs x steps"),
+        Quantity("most environment steps per iteration", rows * collect.chunk, "rows x chunk"),
+        Quantity("minibatches per epoch", batches, "rows / minibatch_size, rounded up"),
+        Quantity(
+            "rows of an epoch's last minibatch",
+            rows - (batches - 1) * update.minibatch_size,
+            "what is left of the rows",
+        ),
+        Quantity(
+            "micro-batches per minibatch",
+            -(-update.minibatch_size // micro),
+            "minibatch_size / microbatch_size, rounded up",
+        ),
+        Quantity("most optimizer steps per iteration", steps, "epochs x minibatches"),
+        Quantity("most optimizer steps of the run", steps * config.steps, "x iterations"),
+        Quantity(
+            "most environment steps of the run",
+            rows * collect.chunk * config.steps,
+            "x iterations",
+        ),
+        *found,
+    ]
+
+
+def _given(value: Any, path: str) -> str:
+    return path if value is not None else f"collect.envs, because {path} is null"
+
+
+def _broken(numbers: Numbers) -> Iterator[Broken]:
+    """Yield every broken rule, with numbers that may mend it."""
+    wrong = list(counts_are_positive(numbers))
+    yield from wrong
+    if wrong:  # the other rules would divide by it
+        return
+    for rule in RULES + (TRAINING_RULES if numbers.trains else ()):
+        for it in rule(numbers):
+            yield replace(it, rule=rule.__name__)
+
+
+def _working(
+    numbers: Numbers, it: Broken, others: set[tuple[str, str]]
+) -> dict[str, tuple[int | None, ...]]:
+    """Return what would mend one broken rule, and break nothing but what the others are about."""
+    working = {}
+    for name, values in it.offers.items():
+        kept = [
+            value
+            for value in values
+            if _allowed(name, value)
+            and {after.fault for after in _broken(_with(numbers, name, value))} <= others
+        ]
+        if kept:
+            working[name] = tuple(kept)
+    return working
+
+
+def _together(numbers: Numbers, alone: bool) -> str:
+    """Return the changes that mend all at once.
+
+    Args:
+        numbers: what was given.
+        alone: whether no single change mends the rule that it is told about.
+    """
+    mended = repaired(numbers)
+    if mended is None:
+        return "No larger numbers are allowed; take smaller ones for the others"
+    changed = {name: getattr(mended, name) for name in NAMES}
+    parts = [f"{NAMES[n]}={v}" for n, v in changed.items() if v != getattr(numbers, n)]
+    return f"{'Only' if alone else 'All'} together {', '.join(parts)} would work"
+
+
+def _allowed(name: str, value: int | None) -> bool:
+    return value is None or 1 <= value <= LIMITS.get(name, value)
+
+
+def _with(numbers: Numbers, name: str, value: int | None) -> Numbers:
+    changed: dict[str, Any] = {name: value}
+    return replace(numbers, **changed)
+
+
+def _or(numbers: Any) -> str:
+    return " or ".join("null" if n is None else str(n) for n in numbers)

@@ -1,7 +1,7 @@
 """What a run file may say: the base class of all options, and the core's own sections.
 
 An option's help is the docstring below it. Add an option with a default and a range; a rule that
-joins several options belongs to :mod:`rlinf_core.config.arithmetic`.
+joins several options belongs to :mod:`rlinf_core.config.rules`.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ ALWAYS = frozenset({"cluster.runtime"})
 
 
 MOST_ENVS, MOST_STEPS, MOST_CHUNK = 1_000_000, 1_000_000_000, 10_000
+MOST_STAGES, MOST_ROWS = 1_000, 1_000_000_000
 """Upper bounds, far above what anybody runs: they catch what would overflow later."""
 
 
@@ -100,7 +101,7 @@ class CollectConfig(Config):
     """Number of environments."""
     steps: int = Field(default=100, ge=1, le=MOST_STEPS)
     """Steps per environment and iteration, each of one chunk of actions."""
-    stages: int = Field(default=1, ge=1, le=1_000)
+    stages: int = Field(default=1, ge=1, le=MOST_STAGES)
     """Groups of environments that take turns, so that simulating and acting overlap."""
     chunk: int = Field(default=1, ge=1, le=MOST_CHUNK)
     """Actions per chunk."""
@@ -111,9 +112,9 @@ class UpdateConfig(Config):
 
     epochs: int = Field(default=10, ge=1, le=10_000)
     """Times that each row is used."""
-    minibatch_size: int = Field(default=400, ge=1, le=1_000_000_000)
+    minibatch_size: int = Field(default=400, ge=1, le=MOST_ROWS)
     """Rows per optimizer step."""
-    microbatch_size: int | None = Field(default=None, ge=1, le=1_000_000_000)
+    microbatch_size: int | None = Field(default=None, ge=1, le=MOST_ROWS)
     """Rows held in memory at a time; the whole minibatch if not given. Changes no number."""
 
 

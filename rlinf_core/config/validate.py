@@ -1,6 +1,6 @@
 """Loading a run: the one way from a name and overrides, or from stored data, to a checked run.
 
-A new rule about several numbers belongs to :mod:`rlinf_core.config.arithmetic`, one about several
+A new rule about several numbers belongs to :mod:`rlinf_core.config.rules`, one about several
 components to :mod:`rlinf_core.config.components`.
 """
 
