@@ -15,7 +15,7 @@ nox.options.default_venv_backend = "venv"
 nox.options.reuse_existing_virtualenvs = True
 
 PLUGINS = sorted(str(path) for path in Path("plugins").glob("rlinf-plugin-*"))
-TEST_TOOLS = ["pytest>=8,<10", "hypothesis>=6,<7", "pytest-timeout>=2,<3"]
+TEST_TOOLS = ["pytest>=8,<10", "hypothesis>=6,<7", "pytest-timeout>=2,<3", "jsonschema>=4.23,<5"]
 # One thread per process: the machine's cores belong to the simulators.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 

@@ -6,6 +6,7 @@ import enum
 import json as json_module
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -55,6 +56,51 @@ def show(
         print()
     else:
         _print(_page(explanation))
+
+
+@app.command("schema")
+def schema(
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN]", help="A run whose plugins and groups count; or none."),
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="File to write; else it is printed.")] = None,
+) -> None:
+    """Print the JSON Schema of run files, which lets editors complete and check them."""
+    from rlinf_core.config.json_schema import json_schema, names_in
+    from rlinf_core.config.validate import compose_named
+    from rlinf_core.plugins.manager import PluginManager
+
+    if run is None:
+        manager, chosen = PluginManager(), {}
+    else:
+        composed, manager = compose_named(run)
+        chosen = names_in(composed.data)
+    document, faults = json_schema(manager.registry, chosen)
+    for fault in faults:
+        typer.echo(f"warning: {fault}", err=True)
+    text = json_module.dumps(document, indent=2, allow_nan=False) + "\n"
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        _write(output, text)
+
+
+def _write(output: Path, text: str) -> None:
+    """Write a schema, over an older one if need be and over nothing else."""
+    from rlinf_core.config.json_schema import is_ours
+    from rlinf_core.errors import RequestError
+    from rlinf_core.files import write_text
+
+    try:
+        if output.exists() and not is_ours(output.read_text(encoding="utf-8", errors="replace")):
+            raise RequestError(
+                f"--output {output} is something else than a schema of run files, and is not "
+                "overwritten; choose another name, such as rlinf.schema.json"
+            )
+        write_text(output, text)
+    except OSError as error:
+        raise RequestError(f"cannot write {output}: {error}; choose another --output") from None
 
 
 def _page(explanation: Explanation) -> Iterator[tuple[str, str]]:

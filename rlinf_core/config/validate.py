@@ -82,6 +82,16 @@ def load_run(run: str, overrides: Iterable[str] = (), *, sections: Set[str] | No
     Raises:
         RequestError: there is no such run, or anything in it is wrong; all findings at once.
     """
+    composed, plugins = compose_named(run, overrides)
+    return _checked(composed, plugins, sections, composed.path)
+
+
+def compose_named(run: str, overrides: Iterable[str] = ()) -> tuple[Composed, PluginManager]:
+    """Return a run as plain data that is not checked yet, and the plugins that it loads.
+
+    Raises:
+        RequestError: there is no such run, or its files cannot be read or put together.
+    """
     assignments = parse(overrides)
     settings = user_settings()
     plugins = None
@@ -104,7 +114,7 @@ def load_run(run: str, overrides: Iterable[str] = (), *, sections: Set[str] | No
         composed.findings.append(
             ("plugins", f"stands in {place}; only the run's own file may say which plugins to load")
         )
-    return _checked(composed, plugins, sections, path)
+    return composed, plugins
 
 
 def load_plain(data: Mapping[str, Any], *, sections: Set[str] | None = None) -> Run:
