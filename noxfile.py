@@ -75,6 +75,13 @@ def bare(session: nox.Session) -> None:
 
 
 @nox.session
+def build(session: nox.Session) -> None:
+    """Build every wheel and sdist into dist/, check them, and train from the wheels alone."""
+    install(session, "build>=1.3,<2", "hatchling>=1.25,<2", "twine>=6.1,<8", "packaging>=24,<27")
+    session.run("python", "scripts/build.py", env=ENVIRONMENT)
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation; a broken link or a page nobody links to is an error."""
     install(session, "mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10")
