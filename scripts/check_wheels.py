@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from packaging.metadata import Metadata
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
-from set_version import CORE, ROOT, Project, projects, series
+from set_version import CORE, ROOT, Project, belongs, projects, series
 
 GROUP = "rlinf.plugins"
 """The entry-point group through which the core finds plugins."""
@@ -190,7 +190,7 @@ def agree(wheels: Iterable[Wheel]) -> Iterator[str]:
         if extras.get(short) != {name}:
             yield f"{CORE} has no extra {short} = [{name!r}]"
         found = [r for r in wheel.metadata.requires_dist or () if r.name == CORE]
-        if [r.specifier for r in found] != [wanted]:
+        if [belongs(r.specifier, core.version) for r in found] != [True]:
             yield f"{name} requires {[str(r) for r in found]}; wanted {CORE}{series(core.version)}"
         if wheel.metadata.version not in wanted:
             yield f"{name} {wheel.metadata.version} is not of the core's series {wanted}"

@@ -14,6 +14,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 ROOT = Path(__file__).parents[1]
@@ -84,6 +85,14 @@ def series(version: Version) -> str:
     return f">={least},<{version.major}.{version.minor + 1}"
 
 
+def belongs(specifier: SpecifierSet, core: Version) -> bool:
+    """Return whether a range is that of a core's series, or begins at a later patch of it."""
+    lowest, highest = SpecifierSet(series(core)), f"<{core.major}.{core.minor + 1}"
+    least = [item.version for item in specifier if item.operator == ">="]
+    others = [str(item) for item in specifier if item.operator != ">="]
+    return len(least) == 1 and lowest.contains(least[0], prereleases=True) and others == [highest]
+
+
 def set_version(version: Version, only: str = "", root: Path = ROOT) -> list[Path]:
     """Set versions and ranges; return the files that changed.
 
@@ -132,8 +141,9 @@ def _with_version(file: Path, version: Version) -> str:
 
 def _with_ranges(text: str, old: Version, new: Version) -> str:
     """Return a text with the series of the core, and what ``rlinf --version`` prints, made new."""
+    least = rf">={old.major}\.{old.minor}(?:\.\w+)*"  # a plugin's may begin at a patch
     text = re.sub(
-        rf"(\brlinf-(?:core|plugin-[a-z0-9-]+)){re.escape(series(old))}(?![\d.])",
+        rf"(\brlinf-(?:core|plugin-[a-z0-9-]+)){least},<{old.major}\.{old.minor + 1}(?![\d.])",
         lambda match: match[1] + series(new),
         text,
     )
