@@ -220,6 +220,10 @@ def test_the_component_that_a_group_chose_is_known(write, rlinf):
     assert not whole.is_valid(data)
     data["model"] = {}
     assert own.is_valid(data)
+    write(run="defaults: [{model: small}]\nstpes: ${nothing}\nsimulator: 3\n")
+    half = validator(json.loads(rlinf("config", "schema", "run.yaml")[1]))
+    model, same = (one.schema["properties"]["model"] for one in (half, own))
+    assert model == same, "a run that is not right yet has a schema, too"
 
 
 def test_a_name_that_two_provide_must_be_qualified(site, zoo):
