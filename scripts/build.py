@@ -112,7 +112,8 @@ def _run(*arguments: str, by: Path | list[str] | None = None, cwd: Path | None =
             flags = ["-P"] if arguments[0] == "-c" else ["-P", "-m"]
             command = [str(by or sys.executable), *flags, *arguments]
     environment = {**os.environ, "XDG_CONFIG_HOME": os.devnull, "PYTHONSAFEPATH": "1"}
-    environment.pop("PYTHONPATH", None)
+    for name in ("PYTHONPATH", "RLINF_CONFIG"):
+        environment.pop(name, None)
     began = time.monotonic()
     done = subprocess.run(
         command, cwd=cwd or ROOT, env=environment, capture_output=True, text=True, check=False
