@@ -15,7 +15,7 @@ nox.options.default_venv_backend = "venv"
 nox.options.reuse_existing_virtualenvs = True
 
 PLUGINS = sorted(str(path) for path in Path("plugins").glob("rlinf-plugin-*"))
-TEST_TOOLS = ["pytest>=8,<10", "hypothesis>=6,<7", "pytest-timeout>=2,<3"]
+TEST_TOOLS = ["pytest>=8,<10", "hypothesis>=6,<7", "pytest-timeout>=2,<3", "jsonschema>=4.23,<5"]
 # One thread per process: the machine's cores belong to the simulators.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 
@@ -72,6 +72,13 @@ def bare(session: nox.Session) -> None:
     install(session, *light, *TEST_TOOLS)
     session.install("--no-deps", "-e", ".")
     session.run("pytest", "tests/bare", *session.posargs, env=ENVIRONMENT)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build every wheel and sdist into dist/, check them, and train from the wheels alone."""
+    install(session, "build>=1.3,<2", "hatchling>=1.25,<2", "twine>=6.1,<8", "packaging>=24,<27")
+    session.run("python", "scripts/build.py", env=ENVIRONMENT)
 
 
 @nox.session

@@ -16,7 +16,8 @@ import typer
 from typer.core import TyperGroup
 
 import rlinf_core
-from rlinf_core.cli import added, plugins
+from rlinf_core.cli import added, config, plugins
+from rlinf_core.cli.arguments import Json, Overrides, RunName
 from rlinf_core.cli.quick import skip_absent_options
 from rlinf_core.errors import RlinfError
 
@@ -43,14 +44,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(config.app, name="config")
 app.add_typer(plugins.app, name="plugins")
-
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run file, or the name of a run.")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Options to set, such as collect.envs=8."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def _version(asked: bool) -> None:

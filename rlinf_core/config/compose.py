@@ -27,7 +27,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rlinf_core.config import overrides
 from rlinf_core.config.files import SUFFIX, read_lines, yaml_sentence
 from rlinf_core.config.interpolation import resolve
-from rlinf_core.config.origins import Origins, join, shown
+from rlinf_core.config.origins import FILE_NAME, Origins, join, leaves, shown
 from rlinf_core.config.overrides import Assignment
 from rlinf_core.config.schema import SECTIONS
 from rlinf_core.errors import ConfigError, did_you_mean
@@ -45,12 +45,14 @@ class Composed:
         data: plain data; interpolations that failed are left as they were written.
         origins: where each value came from.
         findings: what went wrong, by dotted path.
+        written: the text of each interpolation, by dotted path.
     """
 
     path: Path
     data: dict[str, Any]
     origins: Origins
     findings: list[tuple[str, str]] = field(default_factory=list)
+    written: Mapping[str, str] = field(default_factory=dict)
 
 
 def compose_run(path: Path, folders: Sequence[Path], assignments: list[Assignment]) -> Composed:
@@ -69,11 +71,12 @@ def compose_run(path: Path, folders: Sequence[Path], assignments: list[Assignmen
         data, origins, values = _compose(path, search, assignments)
     if wrong := overrides.apply(data, values, origins):
         raise ConfigError(wrong)
-    data.setdefault(
-        "name", re.sub(r"[^A-Za-z0-9_.-]+", "-", path.stem).lstrip("-._")[:100] or "run"
-    )
+    if "name" not in data:
+        data["name"] = re.sub(r"[^A-Za-z0-9_.-]+", "-", path.stem).lstrip("-._")[:100] or "run"
+        origins.put("name", FILE_NAME)
+    written = {key: text for key, text in leaves(data) if isinstance(text, str) and "${" in text}
     resolved, findings = resolve(data)
-    return Composed(path, resolved, origins, findings)
+    return Composed(path, resolved, origins, findings, written)
 
 
 def own_section(path: Path, section: str, assignments: list[Assignment]) -> Any:

@@ -9,6 +9,8 @@ from typing import Any
 
 COMMAND_LINE = "command line"
 DEFAULT = "default"
+FILE_NAME = "name of the file"
+STORED = "stored run"
 
 
 class Origins:

@@ -47,6 +47,7 @@ ALWAYS = frozenset({"cluster.runtime"})
 
 
 MOST_ENVS, MOST_STEPS, MOST_CHUNK = 1_000_000, 1_000_000_000, 10_000
+MOST_STAGES, MOST_ROWS = 1_000, 1_000_000_000
 """Upper bounds, far above what anybody runs: they catch what would overflow later."""
 
 
@@ -118,7 +119,7 @@ class CollectConfig(Config):
     """Number of environments."""
     steps: int = Field(default=100, ge=1, le=MOST_STEPS)
     """Steps per environment and iteration, each of one chunk of actions."""
-    stages: int | None = Field(default=None, ge=1, le=1_000)
+    stages: int | None = Field(default=None, ge=1, le=MOST_STAGES)
     """Groups of environments of one simulation process that take turns, so that simulating and
     acting overlap; null is 2 where these have devices of their own, else 1. Changes no number."""
     chunk: int = Field(default=1, ge=1, le=MOST_CHUNK)
@@ -133,9 +134,9 @@ class UpdateConfig(Config):
 
     epochs: int = Field(default=10, ge=1, le=10_000)
     """Times that each row is used."""
-    minibatch_size: int = Field(default=400, ge=1, le=1_000_000_000)
+    minibatch_size: int = Field(default=400, ge=1, le=MOST_ROWS)
     """Rows per optimizer step."""
-    microbatch_size: int | None = Field(default=None, ge=1, le=1_000_000_000)
+    microbatch_size: int | None = Field(default=None, ge=1, le=MOST_ROWS)
     """Rows held in memory at a time; the whole minibatch if not given. Changes no number."""
     streaming: bool = False
     """Whether the first epoch begins with the stages that have finished, while others still act.

@@ -18,7 +18,7 @@ from rlinf_core.config import arithmetic
 from rlinf_core.config.components import Chooser, Chosen
 from rlinf_core.config.compose import Composed, compose_run, own_section
 from rlinf_core.config.findings import Findings, check
-from rlinf_core.config.origins import DEFAULT, Origins, has, leaves, shown
+from rlinf_core.config.origins import DEFAULT, STORED, Origins, has, leaves, shown
 from rlinf_core.config.overrides import parse
 from rlinf_core.config.schema import (
     ALWAYS,
@@ -51,7 +51,8 @@ class Run:
         loggers: the loggers, in order.
         facts: what can be said about each chosen component without importing it.
         origins: where each value of :func:`to_plain` came from, by dotted path: ``FILE:LINE``,
-            "command line" or "default".
+            "command line", "default", "name of the file" or "stored run".
+        written: the interpolations that gave values, as they were written, by dotted path.
         path: the run's own file; None for a run from stored data.
         plugins: the plugins it was checked against, with the registry.
     """
@@ -61,6 +62,7 @@ class Run:
     loggers: tuple[Chosen, ...]
     facts: Mapping[str, Facts]
     origins: Mapping[str, str]
+    written: Mapping[str, str]
     path: Path | None
     plugins: PluginManager
 
@@ -96,6 +98,16 @@ def load_run(run: str, overrides: Iterable[str] = (), *, sections: Set[str] | No
     Raises:
         RequestError: there is no such run, or anything in it is wrong; all findings at once.
     """
+    composed, plugins = compose_named(run, overrides)
+    return _checked(composed, plugins, sections, composed.path)
+
+
+def compose_named(run: str, overrides: Iterable[str] = ()) -> tuple[Composed, PluginManager]:
+    """Return a run as plain data that is not checked yet, and the plugins that it loads.
+
+    Raises:
+        RequestError: there is no such run, or its files cannot be read or put together.
+    """
     assignments = parse(overrides)
     settings = user_settings()
     plugins = None
@@ -118,7 +130,7 @@ def load_run(run: str, overrides: Iterable[str] = (), *, sections: Set[str] | No
         composed.findings.append(
             ("plugins", f"stands in {place}; only the run's own file may say which plugins to load")
         )
-    return _checked(composed, plugins, sections, path)
+    return composed, plugins
 
 
 def load_plain(data: Mapping[str, Any], *, sections: Set[str] | None = None) -> Run:
@@ -129,9 +141,9 @@ def load_plain(data: Mapping[str, Any], *, sections: Set[str] | None = None) -> 
     """
     origins = Origins()
     for key in data:
-        origins.put(key, "stored run")
-    settings = user_settings().with_layer("stored run", data.get("plugins"))
-    composed = Composed(Path("stored run"), dict(data), origins)
+        origins.put(key, STORED)
+    settings = user_settings().with_layer(STORED, data.get("plugins"))
+    composed = Composed(Path(STORED), dict(data), origins)
     return _checked(composed, PluginManager(settings), sections, None)
 
 
@@ -139,7 +151,7 @@ def to_plain(run: Run) -> dict[str, Any]:
     """Return a run as plain data, every default filled in, that :func:`load_plain` reads."""
     data = run.config.model_dump(mode="json")
     for path in SECTIONS:
-        holder, key = _holder(data, path)
+        holder, key = holder_of(data, path)
         chosen = run.components.get(key)
         if holder is not None and chosen is not None and chosen.config is not None:
             holder[key] |= chosen.config.model_dump(mode="json")
@@ -151,17 +163,25 @@ def to_plain(run: Run) -> dict[str, Any]:
 
 def normalise(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a run's data with every section in its long form, default names filled in."""
+    result = lengthened(data)
+    for path, name in DEFAULTS.items():
+        holder, key = holder_of(result, path)
+        section = None if holder is None else holder.get(key)
+        if holder is not None and isinstance(section, dict) and "name" not in section:
+            holder[key] = {"name": name, **section}
+    return result
+
+
+def lengthened(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run's data with every section in its long form: ``ppo`` is ``{name: ppo}``."""
     result = dict(data)
     if isinstance(result.get("cluster"), dict):
         result["cluster"] = dict(result["cluster"])
     for path in SECTIONS:
-        holder, key = _holder(result, path)
+        holder, key = holder_of(result, path)
         if holder is None or key not in holder:
             continue
-        section = as_section(holder[key])
-        if isinstance(section, dict) and "name" not in section and path in DEFAULTS:
-            section = {"name": DEFAULTS[path], **section}
-        holder[key] = section
+        holder[key] = as_section(holder[key])
     if isinstance(result.get("loggers"), list):
         result["loggers"] = [as_section(item) for item in result["loggers"]]
     return result
@@ -187,9 +207,11 @@ def _checked(
         _check_plugins(config, plugins, findings)
     findings.raise_any()
     assert config is not None  # else there were findings
-    run = Run(config, chooser.chosen, tuple(loggers), chooser.facts, {}, path, plugins)
+    written = composed.written
+    run = Run(config, chooser.chosen, tuple(loggers), chooser.facts, {}, written, path, plugins)
+    given = lengthened(composed.data)
     origins = {
-        leaf: composed.origins.of(leaf) if has(data, leaf) else DEFAULT
+        leaf: composed.origins.of(leaf) if has(given, leaf) else DEFAULT
         for leaf, _ in leaves(to_plain(run))
     }
     return replace(run, origins=origins)
@@ -239,7 +261,7 @@ def _components(
     fits = isinstance(chunk, int) and 1 <= chunk <= MOST_CHUNK  # else its own finding comes later
     chooser = Chooser(registry, findings, chunk if fits else 1)
     for path, kind in SECTIONS.items():
-        holder, key = _holder(data, path)
+        holder, key = holder_of(data, path)
         section = holder.get(key) if holder is not None else None
         if section is None and path in DEFAULTS:
             section = {"name": DEFAULTS[path]}
@@ -265,7 +287,7 @@ def _components(
     return chooser, [logger for logger in loggers if logger is not None]
 
 
-def _holder(data: Any, path: str) -> tuple[dict[str, Any] | None, str]:
+def holder_of(data: Any, path: str) -> tuple[dict[str, Any] | None, str]:
     """Return the mapping that holds a section, if there is one, and the section's key in it."""
     *above, key = path.split(".")
     for part in above:

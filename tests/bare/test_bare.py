@@ -147,6 +147,18 @@ def test_a_run_is_composed_and_checked(nothing):
     assert done.stdout == "0.25 8\n"
 
 
+def test_a_run_is_shown_and_its_schema_written(nothing):
+    file = str(nothing / "run.yaml")
+    shown = rlinf("config", "show", file, "algorithm.rate=0.25", PYTHONPATH=str(nothing))
+    assert shown.returncode == 0, shown.stderr
+    assert "  rate: 0.25" in shown.stdout
+    assert "# command line" in shown.stdout
+    for arguments in ([file], []):
+        schema = rlinf("config", "schema", *arguments, PYTHONPATH=str(nothing))
+        assert schema.returncode == 0, schema.stderr
+        assert "algorithm.rlinf-plugin-nothing.idle" in json.loads(schema.stdout)["$defs"]
+
+
 def test_a_wrong_run_is_refused(nothing):
     done = rlinf("train", str(nothing / "run.yaml"), "algorithm.rat=1", PYTHONPATH=str(nothing))
     assert done.returncode == 2

@@ -151,6 +151,18 @@ def test_the_page_shows_what_plugins_new_makes(book: Any, tmp_path: Any) -> None
     assert shown == written
 
 
+def test_fields_of_config_show(book: Any, reader: Any) -> None:
+    report = json.loads(reader.rlinf("config", "show", "quickstart", "--json")[1])
+    assert rows("reference/commands.md", "field of `config show`", book) == list(report)
+    assert rows("reference/commands.md", "field of `values`", book) == list(report["values"][0])
+    fields = rows("reference/commands.md", "field of chosen `components`", book)
+    assert fields == list(report["components"][0])
+    text = (book.DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in text for name in report["components"][0]["facts"])
+    assert all(f"`{name}`" in text for name in report["arithmetic"][0])
+    assert all(f"`{value['source']}`" in text for value in report["values"])
+
+
 def test_exit_codes(reader: Any, toy_run: Any) -> None:
     assert reader.rlinf("plugins", "list")[0] == 0
     assert reader.rlinf("train", "nowhere")[0] == 2

@@ -33,7 +33,7 @@ CAMERAS: tuple[str, ...] = (
 class MetaWorldConfig(Config):
     """One Meta-World task with its goal in the observation, as in the MT1 benchmark."""
 
-    task: str = "reach-v3"
+    task: str = Field(default="reach-v3", json_schema_extra={"enum": list(TASKS)})
     """Name of the task, such as "reach-v3" or "door-open-v3"."""
 
     max_episode_steps: int = Field(default=500, ge=1, le=500)
@@ -48,7 +48,7 @@ class MetaWorldConfig(Config):
     test_states: int = Field(default=100, ge=1, le=1_000_000_000)
     """Number of initial states to evaluate on; none of them is a training state."""
 
-    camera: str = "corner4"
+    camera: str = Field(default="corner4", json_schema_extra={"enum": list(CAMERAS)})
     """Camera of rendered frames."""
 
     render_height: int = Field(default=256, ge=16, le=2048)
