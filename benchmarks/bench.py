@@ -12,6 +12,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -90,6 +91,8 @@ class Bench:
     def absent(self, who: str, reason: str) -> None:
         """Note why a contestant was not measured."""
         print(f"[{self.name}] without {who}: {reason}", file=sys.stderr, flush=True)
+        # Results are published: no address of an index, no folder of this machine.
+        reason = re.sub(r"\w+://\S+", "(address)", reason.replace(str(ROOT), "."))
         self._absent[who] = reason
 
     def installed(self, environment: str, found: Mapping[str, str]) -> None:
@@ -240,7 +243,7 @@ def machine() -> dict[str, Any]:
         "processor": model,
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(memory),
-        "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
+        "system": f"{platform.system()}, {platform.machine()}",
         "python": platform.python_version(),
     }
 
