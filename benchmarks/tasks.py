@@ -22,6 +22,7 @@ class Task:
         title: in the page.
         plugin: the distribution without which it cannot be run here.
         peers: the peers' environment, ``requirements-PEERS.txt``.
+        iterations: that learners train for.
         processes: of our simulators; peers have one process per environment.
     """
 
@@ -29,6 +30,7 @@ class Task:
     title: str
     plugin: str
     peers: str
+    iterations: int
     processes: int = 4
 
     def missing(self) -> str:
@@ -55,6 +57,6 @@ class Task:
 
 
 TASKS = (
-    Task("reach", "Meta-World reach-v3", "rlinf-plugin-metaworld", "sb3"),
-    Task("pushcube", "ManiSkill PushCube-v1", "rlinf-plugin-maniskill", "sb3-maniskill"),
+    Task("reach", "Meta-World reach-v3", "rlinf-plugin-metaworld", "sb3", 100),
+    Task("pushcube", "ManiSkill PushCube-v1", "rlinf-plugin-maniskill", "sb3-maniskill", 50),
 )

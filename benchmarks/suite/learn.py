@@ -30,14 +30,13 @@ NOTE = (
 
 def measure(quick: bool) -> Bench:
     """Train everybody, seed by seed."""
-    iterations = 2 if quick else 100
     bench = Bench(
         "learn",
         "Learning a task",
         quick,
         rounds=3,
         settings={
-            "iterations": iterations,
+            "iterations": {task.name: _iterations(task, quick) for task in TASKS},
             "tasks": {task.name: task.options() for task in TASKS},
             "processes": {task.name: task.processes for task in TASKS},
             "note": NOTE,
@@ -47,8 +46,12 @@ def measure(quick: bool) -> Bench:
         if reason := task.missing():
             bench.absent(task.title, reason)
         else:
-            _measure(bench, task, iterations)
+            _measure(bench, task, _iterations(task, quick))
     return bench
+
+
+def _iterations(task: Task, quick: bool) -> int:
+    return 2 if quick else task.iterations
 
 
 def _measure(bench: Bench, task: Task, iterations: int) -> None:
