@@ -1,4 +1,5 @@
-"""Every check a person runs. ``python -m nox -l`` lists them; ``.ci/run`` calls them all.
+"""Every check a person runs. ``python -m nox -l`` lists them; ``.ci/run`` calls all
+but ``bench``.
 
 Each session makes its own environment; the exact versions are in ``constraints/dev.txt``.
 """
@@ -45,6 +46,14 @@ def tests(session: nox.Session) -> None:
     """Run the tests of the core and of every plugin, with the real simulator."""
     install_project(session, *TEST_TOOLS)
     session.run("pytest", *session.posargs, env=ENVIRONMENT)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure beside peers, as ratios. Arguments after --: names of benchmarks, ``--quick``."""
+    install_project(session, "-e", "benchmarks/plugins/rlinf-plugin-bench")
+    session.run("python", "-m", "benchmarks", *session.posargs, env=ENVIRONMENT)
+    session.run("python", "docs/generate.py", env=ENVIRONMENT)
 
 
 @nox.session

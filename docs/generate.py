@@ -1,7 +1,8 @@
 """Writes the pages of the reference that follow from the code: ``python docs/generate.py``.
 
 ``reference/run-files.md`` comes from the classes of options of the core and of the plugins in this
-repository, ``reference/api.md`` from ``rlinf_core.api``. A test fails where a page is not what this
+repository, ``reference/api.md`` from ``rlinf_core.api``, ``reference/performance.md`` from the
+results of the benchmarks. A test fails where a page is not what this
 script would write. A new page is a function in :data:`PAGES`.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import json
 import re
@@ -372,9 +374,23 @@ def _sentence(text: str) -> str:
     return text if text.endswith((".", ":")) else f"{text}."
 
 
+# --- benchmarks --------------------------------------------------------------------------------
+
+
+def performance() -> str:
+    """Return the page of measured ratios, which ``benchmarks/page.py`` makes of the results."""
+    spec = importlib.util.spec_from_file_location("benchmarks_page", ROOT / "benchmarks/page.py")
+    assert spec is not None
+    assert spec.loader is not None
+    page = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(page)
+    return NOTICE + "\n" + str(page.performance())
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/run-files.md": run_files,
     "reference/api.md": names,
+    "reference/performance.md": performance,
 }
 """Path below ``docs`` to what writes the page."""
 

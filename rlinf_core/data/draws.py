@@ -63,6 +63,8 @@ class Draws:
         self._ids = np.asarray(ids, dtype=np.uint64)[:, None]
         self._steps = np.asarray(steps, dtype=np.uint64)[:, None]
         self._calls = 0
+        self._shared: _Shared | None = None
+        self._place: npt.NDArray[np.int64] | None = None  # of each row in ``_shared``
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -72,6 +74,8 @@ class Draws:
         part = object.__new__(Draws)
         part._key, part._calls = self._key, self._calls
         part._ids, part._steps = self._ids[index], self._steps[index]
+        part._shared = self._shared
+        part._place = None if self._place is None else self._place[index]
         return part
 
     def uniform(self, *shape: int) -> Tensor:
@@ -97,20 +101,79 @@ class Draws:
         return (self.uniform() * high).long()
 
     def _uniform(self, width: int) -> npt.NDArray[np.float64]:
-        blocks = np.arange((width + 1) // 2, dtype=np.uint64)[None, :]
-        zero = np.zeros((len(self), blocks.shape[1]), dtype=np.uint64)
-        # counter words: environment id, step (low), step (high) and call, block of this call
-        counter = (
-            zero + (self._ids & _LOW),
-            zero + (self._steps & _LOW),
-            zero + ((self._steps >> _SHIFT) << np.uint64(16)) + np.uint64(self._calls),
-            zero + blocks,
-        )
+        call = self._calls
         self._calls += 1
-        w0, w1, w2, w3 = philox4x32(counter, self._key)
-        bits = np.stack([(w0 << _SHIFT) | w1, (w2 << _SHIFT) | w3], axis=-1)  # two per block
-        uniform = ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
-        return uniform.reshape(len(self), -1)[:, :width]
+        if self._shared is None or width > _WIDEST:
+            return _uniform(self._key, self._ids, self._steps, call, width)
+        return self._shared.uniform(call, width)[self._place]
+
+
+class DrawsAhead:
+    """Hands out :class:`Draws` for one step after another, equal to making each by itself.
+
+    However few rows there are, the generator takes a hundred calls of NumPy. So where they are few,
+    the numbers of many steps are computed together, when those of the first are asked for.
+
+    Args:
+        seed: the run's seed.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._ids: list[int] = []
+        self._steps = range(0)
+        self._shared: _Shared | None = None
+
+    def at(self, ids: Sequence[int], step: int) -> Draws:
+        """Return the streams of environments ``ids`` at ``step``."""
+        made = Draws(self._seed, ids, [step] * len(ids))
+        count = len(made)
+        if 2 * count > _TOGETHER:
+            return made
+        if step not in self._steps or self._ids != list(ids):
+            self._ids, self._steps = list(ids), range(step, step + _TOGETHER // max(count, 1))
+            together = np.repeat(np.arange(step, self._steps.stop, dtype=np.uint64), count)
+            everyone = np.tile(made._ids, (len(self._steps), 1))
+            self._shared = _Shared(made._key, everyone, together[:, None])
+        made._shared = self._shared
+        made._place = np.arange(count) + (step - self._steps.start) * count
+        return made
+
+
+_TOGETHER = 256  # rows that are computed at once: beyond, their own work is what they cost
+_WIDEST = 64  # numbers a row and call that are kept for later steps
+
+
+class _Shared:
+    """The numbers of many rows, by call and width, computed when they are first asked for."""
+
+    def __init__(self, key: tuple[int, int], ids: Words, steps: Words) -> None:
+        self._stream = key, ids, steps
+        self._made: dict[tuple[int, int], npt.NDArray[np.float64]] = {}
+
+    def uniform(self, call: int, width: int) -> npt.NDArray[np.float64]:
+        if (call, width) not in self._made:
+            self._made[call, width] = _uniform(*self._stream, call, width)
+        return self._made[call, width]
+
+
+def _uniform(
+    key: tuple[int, int], ids: Words, steps: Words, call: int, width: int
+) -> npt.NDArray[np.float64]:
+    """Return [rows, width] in (0, 1); ``ids`` and ``steps`` are [rows, 1]."""
+    blocks = np.arange((width + 1) // 2, dtype=np.uint64)[None, :]
+    zero = np.zeros((len(ids), blocks.shape[1]), dtype=np.uint64)
+    # counter words: environment id, step (low), step (high) and call, block of this call
+    counter = (
+        zero + (ids & _LOW),
+        zero + (steps & _LOW),
+        zero + ((steps >> _SHIFT) << np.uint64(16)) + np.uint64(call),
+        zero + blocks,
+    )
+    w0, w1, w2, w3 = philox4x32(counter, key)
+    bits = np.stack([(w0 << _SHIFT) | w1, (w2 << _SHIFT) | w3], axis=-1)  # two per block
+    uniform = ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    return uniform.reshape(len(ids), 2 * blocks.shape[1])[:, :width]
 
 
 def stream_seed(*parts: int) -> int:

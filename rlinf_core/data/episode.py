@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -94,11 +95,17 @@ class EpisodeMeter:
         self, reward: Tensor, terminated: Tensor, truncated: Tensor, success: Tensor, valid: Tensor
     ) -> list[Episode]:
         """Take one chunk, all [N, C]; return the episodes that ended in it, by row."""
-        ended = ends(terminated, truncated, valid)
-        self._length += valid.sum(dim=1)
-        self._total += torch.where(valid, reward, torch.zeros_like(reward)).sum(dim=1)
-        self._once |= (success & valid).any(dim=1)
-        self._last = torch.where(valid.any(dim=1), last_valid(success, valid), self._last)
+        _same_shape(reward=reward, success=success, valid=valid)
+        self._total += torch.where(valid, reward, 0.0).sum(dim=1)
+        # Flags in NumPy, in the memory of the tensors: on N rows a call of PyTorch costs the more.
+        executed, solved = valid.numpy(), (success & valid).numpy()  # [N, C] each
+        once, last, length = self._once.numpy(), self._last.numpy(), self._length.numpy()
+        ended = ends(terminated, truncated, valid).nonzero().squeeze(-1).tolist()
+        for c in range(executed.shape[1]):
+            now = executed[:, c]
+            length += now
+            once |= solved[:, c]
+            np.copyto(last, solved[:, c], where=now)
         return [
             Episode(
                 env=self._ids[row],
@@ -108,5 +115,5 @@ class EpisodeMeter:
                 success_once=bool(self._once[row]),
                 success_at_end=bool(self._last[row]),
             )
-            for row in ended.nonzero().squeeze(-1).tolist()
+            for row in ended
         ]

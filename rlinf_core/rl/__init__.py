@@ -1,4 +1,4 @@
-"""Pure tensor functions of an RL trainer: no state, no model, and no library but torch.
+"""Pure tensor functions of an RL trainer: no state, no model, and no library but torch and NumPy.
 
 What stands where: ``masks`` (masked sums and means, shape checks), ``statistics`` (global moments),
 ``chunks`` (action chunks), ``advantages`` (over time), ``groups`` (GRPO), ``reinforce``

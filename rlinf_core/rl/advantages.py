@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -102,19 +103,46 @@ def gae(
     require_finite("the last row of values", values[-1], unfinished)
 
     values = values.to(torch.promote_types(rewards.dtype, accumulation_dtype(values)))
-    advantages, returns = torch.zeros_like(values[:-1]), torch.zeros_like(values[:-1])  # [T, N]
-    next_value, next_advantage = values[-1], torch.zeros_like(values[-1])  # [N]
-    for t in reversed(range(steps)):
-        bootstrap = torch.where(truncated[t], final_values[t], next_value)
-        bootstrap = torch.where(terminated[t], 0.0, bootstrap)
-        ahead = torch.where(ended[t], 0.0, next_advantage)
+    bootstrap = torch.where(truncated, final_values.to(values.dtype), _next_valid(values, mask))
+    bootstrap = torch.where(terminated, 0.0, bootstrap)
+    at_once = torch.where(mask, rewards + gamma * bootstrap, 0.0)  # [T, N]: lambda's share is added
+    known = torch.where(mask, values[:-1], 0.0)
+    decay = torch.ones_like(known).masked_fill_(mask, gamma * lam)  # a masked row hands on
+    returns = _backward(at_once, decay, known, ended & mask)
+    advantages = torch.where(mask, returns - known, 0.0)
+    return Advantages(advantages, torch.where(mask, returns, 0.0))
+
+
+def _next_valid(values: Tensor, mask: Tensor) -> Tensor:
+    """Return the value of the next valid row, or else of the last row: ``[T, N]``."""
+    steps = len(mask)
+    rows = torch.arange(1, steps + 1, device=values.device).unsqueeze(1)  # [T, 1]
+    here = torch.where(mask, rows - 1, steps)  # [T, N]: own row where valid
+    from_here = here.flip(0).cummin(dim=0).values.flip(0)
+    following = torch.cat([from_here[1:], torch.full_like(here[:1], steps)])
+    return values.gather(0, following)
+
+
+def _backward(at_once: Tensor, decay: Tensor, values: Tensor, ended: Tensor) -> Tensor:
+    """Return the returns of :func:`gae`: the one part that goes step by step, all ``[T, N]``.
+
+    On the host in NumPy: a step is a few operations on N numbers, and a call of PyTorch costs
+    several times what they cost (on a device, a launch each).
+    """
+    targets, decays, known = (x.cpu().contiguous().numpy() for x in (at_once, decay, values))
+    targets = targets.copy()
+    ends, any_ended = ended.cpu().numpy(), ended.any(dim=1).tolist()
+    ahead = np.zeros(targets.shape[1], targets.dtype)  # [N]: the advantage of the row behind
+    for target, share, value, end, stops in zip(
+        targets[::-1], decays[::-1], known[::-1], ends[::-1], any_ended[::-1], strict=True
+    ):
+        if stops:
+            ahead[end] = 0.0
+        np.multiply(ahead, share, ahead)
         # The return first and the advantage from it: a value of 1e6 must not cost its digits.
-        target = rewards[t] + gamma * bootstrap + gamma * lam * ahead
-        advantages[t] = torch.where(mask[t], target - values[t], 0.0)
-        returns[t] = torch.where(mask[t], target, 0.0)
-        next_advantage = torch.where(mask[t], advantages[t], next_advantage)
-        next_value = torch.where(mask[t], values[t], next_value)
-    return Advantages(advantages, returns)
+        np.add(target, ahead, target)
+        np.subtract(target, value, ahead)
+    return torch.from_numpy(targets).to(at_once.device)
 
 
 @torch.no_grad()

@@ -106,7 +106,9 @@ def kl_loss(
     require_same_shape(logprobs=logprobs, ref_logprobs=ref_logprobs, mask=mask)
     reference = where_valid(ref_logprobs, mask).detach()
     kl = ESTIMATORS[estimator](where_valid(logprobs, mask), reference)
-    return aggregate(kl, mask).over(count), {"kl": masked_mean(kl, mask).detach()}
+    with torch.no_grad():
+        metrics: Metrics = {"kl": masked_mean(kl, mask)}
+    return aggregate(kl, mask).over(count), metrics
 
 
 def _log_ratio(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:

@@ -20,7 +20,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rlinf_core.rl.aggregate import Aggregate, Metrics, token_mean
-from rlinf_core.rl.masks import Count, Mean, masked_mean, require, require_same_shape, where_valid
+from rlinf_core.rl.masks import (
+    Count,
+    Mean,
+    accumulation_dtype,
+    masked_mean,
+    require,
+    require_same_shape,
+    where_valid,
+)
 
 
 class PPOTerms(NamedTuple):
@@ -64,13 +72,16 @@ def ppo_terms(
         "ratio has grown, and may not cut into the ordinary range",
     )
     advantages = where_valid(advantages, mask).detach()
-    log_ratio = where_valid(logprobs, mask) - where_valid(old_logprobs, mask).detach()
+    log_ratio = logprobs - old_logprobs.detach()
     if clip_log_ratio_min is not None or clip_log_ratio_max is not None:
         log_ratio = log_ratio.clamp(clip_log_ratio_min, clip_log_ratio_max)
+    # Masked before anything multiplies, and once: a choice costs as much as five products.
+    log_ratio = where_valid(log_ratio, mask)
     ratio = finite_exp(log_ratio)
 
-    unclipped_loss = -advantages * ratio
-    clipped_loss = -advantages * ratio.clamp(1 - clip_low, 1 + clip_high)
+    worth = -advantages
+    unclipped_loss = worth * ratio
+    clipped_loss = worth * ratio.clamp(1 - clip_low, 1 + clip_high)
     loss = torch.maximum(unclipped_loss, clipped_loss)
     clipped = unclipped_loss < clipped_loss
     dual_clipped = torch.zeros_like(clipped)
@@ -137,13 +148,19 @@ def ppo_loss(
         clip_log_ratio_max=clip_log_ratio_max,
     )
     mean = aggregate(terms.loss, mask)
-    metrics = detached(
-        policy_loss=mean,
-        clip_fraction=valid_share(terms.clipped, mask, terms.loss),
-        dual_fraction=valid_share(terms.dual_clipped, mask, terms.loss),
-        approx_kl=masked_mean(-terms.log_ratio, mask),
-        ratio=masked_mean(terms.ratio, mask),
-    )
+    with torch.no_grad():
+        ratio = masked_mean(terms.ratio, mask)
+
+        def share(summed: Tensor) -> Mean:  # of terms that are 0 and false where masked
+            return Mean(summed.to(ratio.n.dtype), ratio.n)
+
+        metrics = detached(
+            policy_loss=mean,
+            clip_fraction=share(terms.clipped.sum()),
+            dual_fraction=share(terms.dual_clipped.sum()),
+            approx_kl=share(-terms.log_ratio.sum(dtype=ratio.n.dtype)),
+            ratio=ratio,
+        )
     return mean.over(count), metrics
 
 
@@ -195,9 +212,9 @@ def value_loss(
         return F.huber_loss(prediction, returns, reduction="none", delta=huber_delta)
 
     mean = aggregate(torch.maximum(huber(values), huber(clipped)), mask)
-    metrics = detached(
-        value_loss=mean, value_clip_ratio=valid_share(moved.abs() > value_clip, mask, values)
-    )
+    with torch.no_grad():
+        share = valid_share(moved.abs() > value_clip, mask, values)
+    metrics = detached(value_loss=mean, value_clip_ratio=share)
     return mean.over(count), metrics
 
 
@@ -234,7 +251,8 @@ def finite_exp(log_ratio: Tensor) -> Tensor:
 
 def valid_share(flags: Tensor, mask: Tensor, like: Tensor) -> Mean:
     """Share of valid steps where ``flags`` is true, in the dtype of ``like``."""
-    return masked_mean(flags.to(like.dtype), mask)
+    dtype = accumulation_dtype(like)
+    return Mean((flags & mask).sum().to(dtype), mask.sum().to(dtype))
 
 
 def detached(**means: Mean) -> Metrics:

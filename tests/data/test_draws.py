@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlinf_core.data.draws import Draws, philox4x32, stream_seed
+from rlinf_core.data.draws import Draws, DrawsAhead, philox4x32, stream_seed
 
 F = 0xFFFFFFFF
 
@@ -85,3 +85,16 @@ def test_ids_and_steps_come_in_pairs():
 def test_stream_seed_depends_on_every_part():
     seeds = {stream_seed(*parts) for parts in [(0, 1), (1, 0), (0, 1, 0), (0, 2), (1, 1)]}
     assert len(seeds) == 5
+
+
+def test_draws_made_ahead_are_those_made_one_by_one():
+    ahead = DrawsAhead(7)
+    # Other environments in between, steps that go back, wide calls, and more rows than are shared.
+    cases = [([3, 9, 4], s) for s in range(100)] + [([1], 5), ([3, 9, 4], 100), ([3, 9, 4], 2)]
+    for ids, step in [*cases, (list(range(200)), 3), ([2**33, 5], 2**34)]:
+        one, other = ahead.at(ids, step), Draws(7, ids, [step] * len(ids))
+        for shape in ((4,), (2, 3), (100,), (4,)):
+            assert torch.equal(one.normal(*shape), other.normal(*shape))
+        part, same = one.rows(slice(1, None)), other.rows(slice(1, None))
+        assert torch.equal(part.uniform(3), same.uniform(3))
+        assert torch.equal(one.integers(10), other.integers(10))

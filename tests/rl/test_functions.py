@@ -23,8 +23,8 @@ def test_the_public_face_is_complete_and_sorted_by_kind() -> None:
         assert getattr(rl, name) is not None
 
 
-def test_rl_imports_torch_and_errors_and_nothing_else() -> None:
-    allowed = ("rlinf_core.rl", "rlinf_core.errors", "torch")
+def test_rl_imports_torch_numpy_and_errors_and_nothing_else() -> None:
+    allowed = ("rlinf_core.rl", "rlinf_core.errors", "torch", "numpy")
     standard = {"__future__", "collections.abc", "math", "typing"}
     for file in Path(rl.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rlinf_core.data.batch import Batch
-from rlinf_core.data.draws import Draws
+from rlinf_core.data.draws import Draws, DrawsAhead
 from rlinf_core.data.trajectory import TrajectoryBuilder, columns
 from rlinf_core.errors import BatchError
 from rlinf_core.plugins.resolve import resolve_ref
@@ -100,13 +100,15 @@ class RolloutWorker(Worker):
         self.notes["version"] = self._engine.version
         mine = served_by(keys, self.place.size, self.place.rank)
         builders = {key: TrajectoryBuilder() for key in mine}
+        draws = {key: DrawsAhead(self._seed) for key in mine}
         for step in range(steps):
             for key in mine:
                 message = observations.get(key=key)
                 builder = builders[key]
                 if step:
                     self._outcome(builder, message)
-                actions.put(self._act(builder, message, first_step + step), key=key)
+                numbers = draws[key].at(message["env"].tolist(), first_step + step)
+                actions.put(self._act(builder, message, first_step + step, numbers), key=key)
         for key in mine:
             message = observations.get(key=key)
             self._outcome(builders[key], message)
@@ -148,10 +150,9 @@ class RolloutWorker(Worker):
         with self.lease():
             return self._engine.act(obs, draws, mode)
 
-    def _act(self, builder: TrajectoryBuilder, message: Batch, step: int) -> Tensor:
+    def _act(self, builder: TrajectoryBuilder, message: Batch, step: int, draws: Draws) -> Tensor:
         ids = message["env"]  # [n]
         numbers = torch.full_like(ids, step)  # [n]
-        draws = Draws(self._seed, ids.tolist(), numbers.tolist())
         act = self._infer(message["obs"], draws, Mode.SAMPLE)
         self._check(act, len(message))
         assert act.actions is not None

@@ -86,10 +86,12 @@ class Stage:
         """Execute a chunk [n, C, A] and start new episodes where old ones ended."""
         step = self.simulator.step(actions)
         _check(step, actions)
-        idle = (self._active & ~step.valid.any(dim=1)).nonzero().squeeze(-1).tolist()
-        if idle:
+        executed = step.valid.any(dim=1)  # [n]
+        idle = self._active & ~executed  # [n]
+        if bool(idle.any()):
+            rows = idle.nonzero().squeeze(-1).tolist()
             raise SimulatorError(
-                f"environments {[self._ids[row] for row in idle]} executed no step although their "
+                f"environments {[self._ids[row] for row in rows]} executed no step although their "
                 "episodes had not ended"
             )
         finished = self._meter.add(
@@ -97,7 +99,7 @@ class Stage:
         )
         ended = ends(step.terminated, step.truncated, step.valid)  # [n]
         self._obs = step.obs
-        self._touched |= step.valid.any(dim=1)
+        self._touched |= executed
         entries: dict[str, Any] = {
             name: getattr(step, name)
             for name in ("reward", "terminated", "truncated", "success", "valid")

@@ -1,0 +1,1 @@
+"""Contestants that run in the peers' environments; they import nothing of rlinf_core."""

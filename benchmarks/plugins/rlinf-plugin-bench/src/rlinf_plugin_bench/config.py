@@ -1,0 +1,39 @@
+"""Options and facts of the simulator ``peers``; no simulator, no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from gymnasium import spaces
+from pydantic import Field
+
+from rlinf_core.api import Config, Facts, Spaces
+
+WIDTHS = {"reach": (39, 4), "pushcube": (35, 4)}
+"""Of the observed state and of an action, by task."""
+
+
+class PeersConfig(Config):
+    """One of the tasks in ``benchmarks/peers/tasks.py``."""
+
+    task: Literal["reach", "pushcube"] = "reach"
+    """Name of the task."""
+
+    processes: int | None = Field(default=None, ge=1, le=1024)
+    """Processes that share the environments. By default one per processor."""
+
+
+def make_spaces(task: str) -> Spaces:
+    """Return what one environment shows and takes."""
+    state, action = WIDTHS[task]
+    return Spaces(
+        observation=spaces.Dict({"state": spaces.Box(-np.inf, np.inf, (state,), np.float32)}),
+        action=spaces.Box(-1.0, 1.0, (action,), np.float32),
+    )
+
+
+def facts(config: PeersConfig, upstream: Mapping[str, Any]) -> Facts:
+    """Return the facts of a configured task."""
+    return Facts(parameters=0, bytes=0, spaces=make_spaces(config.task))

@@ -1,0 +1,1 @@
+"""One benchmark per file: ``measure(quick) -> Bench``, with the rounds and comparisons in it."""
