@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Deadlock,
         MissingKeyError,
         PluginError,
+        ProducerGone,
         RequestError,
         RlinfError,
         RLInputError,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         did_you_mean,
     )
     from rlinf_core.hookspecs import hookimpl
+    from rlinf_core.placement import Device, GroupPlace, ProcessPlace
     from rlinf_core.protocols.accelerator import Accelerator
     from rlinf_core.protocols.algorithm import Algorithm, Counts, Needs
     from rlinf_core.protocols.dataset import Dataset
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
         ChannelSpec,
         Future,
         Runtime,
+        Span,
         WorkerGroup,
         WorkerSpec,
     )
@@ -67,6 +70,7 @@ if TYPE_CHECKING:
     )
     from rlinf_core.protocols.training_backend import TrainingBackend
     from rlinf_core.protocols.weight_transport import Layout, Receipt, WeightTransport
+    from rlinf_core.runtime.worker import Place, Worker
     from rlinf_core.simulation import (
         Environment,
         ProcessSimulator,
@@ -102,11 +106,12 @@ _HOME: dict[str, str] = {
         "data.draws": "Draws",
         "errors": (
             "AmbiguousComponentError BatchError CapabilityError ChannelClosed CheckpointError "
-            "ConfigError Deadlock MissingKeyError PluginError RLInputError RequestError RlinfError "
-            "RuntimeFailure SimulatorError StaleDataError UnknownComponentError WeightSyncError "
-            "WorkerFailed did_you_mean"
+            "ConfigError Deadlock MissingKeyError PluginError ProducerGone RLInputError "
+            "RequestError RlinfError RuntimeFailure SimulatorError StaleDataError "
+            "UnknownComponentError WeightSyncError WorkerFailed did_you_mean"
         ),
         "hookspecs": "hookimpl",
+        "placement": "Device GroupPlace ProcessPlace",
         "protocols.accelerator": "Accelerator",
         "protocols.algorithm": "Algorithm Counts Needs",
         "protocols.dataset": "Dataset",
@@ -116,11 +121,12 @@ _HOME: dict[str, str] = {
         "protocols.policy": "Act Eval LogprobLevel Mode Policy",
         "protocols.reward": "Reward",
         "protocols.rollout_engine": "RolloutEngine",
-        "protocols.runtime": "Channel ChannelSpec Future Runtime WorkerGroup WorkerSpec",
+        "protocols.runtime": "Channel ChannelSpec Future Runtime Span WorkerGroup WorkerSpec",
         "protocols.scheduler": "Scheduler",
         "protocols.simulator": "Autoreset EnvSlots Simulator Spaces StateId Step",
         "protocols.training_backend": "TrainingBackend",
         "protocols.weight_transport": "Layout Receipt WeightTransport",
+        "runtime.worker": "Place Worker",
         "simulation": "Environment ProcessSimulator StateRange from_vector_env state_seed",
         "specs": (
             "PLUGIN_API_VERSION Component ComponentRef ComponentSpec EngineAdapterSpec Facts Kind "
@@ -156,6 +162,7 @@ __all__ = [
     "Dataset",
     "Deadlock",
     "DequeuePolicy",
+    "Device",
     "Draws",
     "EngineAdapter",
     "EngineAdapterSpec",
@@ -164,6 +171,7 @@ __all__ = [
     "Eval",
     "Facts",
     "Future",
+    "GroupPlace",
     "Header",
     "Kind",
     "Layout",
@@ -172,9 +180,12 @@ __all__ = [
     "MissingKeyError",
     "Mode",
     "Needs",
+    "Place",
     "PluginError",
     "Policy",
+    "ProcessPlace",
     "ProcessSimulator",
+    "ProducerGone",
     "RLInputError",
     "Readiness",
     "Receipt",
@@ -190,6 +201,7 @@ __all__ = [
     "Simulator",
     "SimulatorError",
     "Spaces",
+    "Span",
     "StaleDataError",
     "StateId",
     "StateRange",
@@ -200,6 +212,7 @@ __all__ = [
     "WeightStream",
     "WeightSyncError",
     "WeightTransport",
+    "Worker",
     "WorkerFailed",
     "WorkerGroup",
     "WorkerSpec",

@@ -89,6 +89,11 @@ class Arena:
         """How many blocks hold an item that somebody has yet to read or is reading."""
         return sum(int(np.count_nonzero(segment.flags)) for segment in self._segments)
 
+    @property
+    def segments(self) -> int:
+        """How many segments there are."""
+        return len(self._segments)
+
     def _find(self, size: int) -> tuple[int, int]:
         for index, segment in enumerate(self._segments):
             if segment.size == size and (free := np.flatnonzero(segment.flags == _FREE)).size:

@@ -23,7 +23,7 @@ from rlinf_core.protocols.runtime import Span, WorkerSpec
 from rlinf_core.runtime.baton import Cancelled
 from rlinf_core.runtime.client import Client, use
 from rlinf_core.runtime.connection import Connection
-from rlinf_core.runtime.limits import raise_open_files
+from rlinf_core.runtime.limits import raise_open_files, show_name
 from rlinf_core.runtime.link import Link, Memory, Parcel
 from rlinf_core.runtime.worker import Place, Worker, make_worker, public_method, take_notes
 
@@ -52,6 +52,7 @@ class Assignment:
 def serve(connection: Connection, assignment: Assignment, fds: Sequence[int]) -> None:
     """Be the worker until the driver says that it is enough, or goes away."""
     raise_open_files()
+    show_name(assignment.name)
     os.environ.update(assignment.environment)
     importlib.import_module("torch").set_num_threads(assignment.threads)
     memory = Memory(assignment.name)

@@ -26,7 +26,7 @@ from rlinf_core.protocols.runtime import ChannelSpec
 from rlinf_core.runtime.connection import Connection
 from rlinf_core.runtime.dequeue import Fifo
 from rlinf_core.runtime.lease import Leases
-from rlinf_core.runtime.limits import raise_open_files
+from rlinf_core.runtime.limits import raise_open_files, show_name
 from rlinf_core.runtime.link import Link, Parcel, Registry
 from rlinf_core.runtime.queue import ItemQueue, Request
 
@@ -83,6 +83,7 @@ class _Channel:
 def serve(connection: Connection, arguments: object, fds: Sequence[int]) -> None:
     """Run the switchboard until the driver goes away. ``connection`` is the driver's."""
     raise_open_files()
+    show_name("switchboard")
     Switchboard(connection).run()
 
 

@@ -9,6 +9,9 @@ A simulator's test file is as short as this::
     class TestMySimulator(SimulatorContract):
         def make(self, slots):
             return make_simulator(MyConfig(), slots)
+
+Workers of ``RuntimeContract`` are imported by name wherever the runtime runs them, so this package
+must be installed there too.
 """
 
 from rlinf_core.testing.policy_contract import PolicyContract
