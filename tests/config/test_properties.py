@@ -12,14 +12,28 @@ from rlinf_core.config.validate import load_plain, load_run, to_plain
 from rlinf_core.errors import RequestError
 
 WORDS = """name seed steps model algorithm training loggers cluster runtime collect envs stages
-plugins disable defaults devices x a.b"""
+plugins disable defaults devices placement simulation node_groups sharing x a.b"""
 KEYS = st.sampled_from(["", *WORDS.split()])
 VALUES = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-2, 2**70)
     | st.floats()
-    | st.sampled_from(["zoo-critic", "zoo-a2c", "cpu", "${seed}", "${", "???", "console", "*", ""])
+    | st.sampled_from(
+        [
+            "zoo-critic",
+            "zoo-a2c",
+            "cpu",
+            "2 x cpu",
+            "0-1:2",
+            "${seed}",
+            "${",
+            "???",
+            "console",
+            "*",
+            "",
+        ]
+    )
     | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
     max_leaves=8,
