@@ -32,7 +32,7 @@ class Client:
         self.name, self._connection, self._memory = name, connection, memory
         self._link = Link(connection, memory)
         self._spans: list[Span] = []
-        self._resident = self._asked_to_leave = False
+        self._resident = self._asked_to_leave = self._away = False
         self._in_lease = 0
         self.offload: Callable[[], None] = lambda: None
 
@@ -85,8 +85,10 @@ class Client:
                 with self.span("wait", "device"):
                     self._ask((Verb.ENTER, tuple(devices), order))
                 self._resident = True
-                with self.span("switch", "onload"):
-                    onload()
+                if self._away:
+                    with self.span("switch", "onload"):
+                        onload()
+                    self._away = False
         self._in_lease += 1
         try:
             yield
@@ -161,6 +163,7 @@ class Client:
     def _go(self) -> None:
         with self.span("switch", "offload"):
             self.offload()
+        self._away = True
         self._resident = self._asked_to_leave = False
         self._send((Verb.LEFT,))
 

@@ -71,7 +71,7 @@ class _Inline:
         self._runtime, self._spec, self._place, self.order = runtime, spec, place, order
         self._tasks: deque[_Task | None] = deque()
         self._made: Worker | None = None
-        self.in_lease = 0
+        self.in_lease, self.away = 0, False
         self.name = f"{place.group}[{place.rank}]"
         self.strand: Strand
         self.strand, self.thread = runtime.baton.start(self.name, self._run)
@@ -241,8 +241,10 @@ class InlineRuntime:
             self._leases.ask(worker, devices, worker.order)
             with self.span("wait", "device"):
                 self.baton.wait(lambda: self._let_in(worker), "a device")
-            with self.span("switch", "onload"):
-                worker.worker.onload()
+            if worker.away:
+                with self.span("switch", "onload"):
+                    worker.worker.onload()
+                worker.away = False
         try:
             yield
         finally:
@@ -261,6 +263,7 @@ class InlineRuntime:
             for other in [other for other in self._leaving if not other.in_lease]:
                 with self.span("switch", "offload"):
                     other.worker.offload()
+                other.away = True
                 self._leaving.remove(other)
                 self._resident.discard(other)
                 self._leases.left(other)

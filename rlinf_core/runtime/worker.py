@@ -69,7 +69,7 @@ class Worker:
         """Free the devices for another worker; called outside of :attr:`lease`."""
 
     def onload(self) -> None:
-        """Come back to the devices; called when :attr:`lease` is entered again."""
+        """Come back to the devices; called when :attr:`lease` is entered after :meth:`offload`."""
 
     def close(self) -> None:
         """Free everything; called once, also after a failure."""
