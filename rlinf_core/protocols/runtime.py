@@ -79,6 +79,7 @@ class Future(Protocol):
 
         Raises:
             WorkerFailed: a worker of the runtime raised or died.
+            RuntimeFailure: the runtime itself failed.
         """
         ...
 
@@ -172,6 +173,9 @@ class Runtime(Protocol):
             spec: what the workers are.
             processes: how many, where there is no placement.
             placement: one entry per worker: which devices it gets.
+
+        Raises:
+            RuntimeFailure: there is a group of that name.
         """
         ...
 

@@ -174,13 +174,19 @@ class Client:
             raise Cancelled from None
 
 
-_client: list[Client] = []
-"""The client of this process; channels that come as arguments attach to it."""
+_clients: list[Callable[[], Client]] = []
+"""How to get the client of this process, the newest last; channels that come along attach to it."""
 
 
-def use(client: Client | None) -> None:
-    """Make a client the one of this process, or forget the one there is."""
-    _client[:] = [] if client is None else [client]
+def use(client: Callable[[], Client]) -> None:
+    """Make a client the one of this process."""
+    _clients.append(client)
+
+
+def forget(client: Callable[[], Client]) -> None:
+    """Take back what :func:`use` did."""
+    with suppress(ValueError):
+        _clients.remove(client)
 
 
 class ProcessChannel:
@@ -218,4 +224,4 @@ class ProcessChannel:
 
 
 def _attach(name: str, spec: ChannelSpec) -> ProcessChannel:
-    return ProcessChannel(name, spec, lambda: _client[0])
+    return ProcessChannel(name, spec, _clients[-1])

@@ -21,7 +21,15 @@ from rlinf_core.runtime.dequeue import Fifo
 from rlinf_core.runtime.lease import Leases
 from rlinf_core.runtime.queue import ItemQueue
 from rlinf_core.runtime.timer import MOST_SPANS, Timer
-from rlinf_core.runtime.worker import Place, Worker, make_worker, places, public_method, take_notes
+from rlinf_core.runtime.worker import (
+    Place,
+    Worker,
+    check_name,
+    make_worker,
+    places,
+    public_method,
+    take_notes,
+)
 
 _Task = tuple["InlineFuture", str, tuple[Any, ...], dict[str, Any]]
 
@@ -199,6 +207,7 @@ class InlineRuntime:
         self, spec: WorkerSpec, processes: int = 1, placement: GroupPlace = ()
     ) -> InlineGroup:
         """Make a group of workers; each is constructed when it first gets the baton."""
+        check_name(spec.name, self._groups)
         at = places(spec.name, processes, placement)
         group = InlineGroup(self, spec, at, order=len(self._groups))
         self._groups.append(group)

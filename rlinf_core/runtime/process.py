@@ -57,7 +57,7 @@ def serve(connection: Connection, assignment: Assignment, fds: Sequence[int]) ->
     importlib.import_module("torch").set_num_threads(assignment.threads)
     memory = Memory(assignment.name)
     client = Client(assignment.name, Connection(socket.socket(fileno=fds[0])), memory)
-    use(client)
+    use(lambda: client)
     _Process(Link(connection, memory), memory, client, assignment).run()
 
 

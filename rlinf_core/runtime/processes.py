@@ -22,7 +22,7 @@ from rlinf_core.errors import RuntimeFailure
 from rlinf_core.placement import GroupPlace
 from rlinf_core.plugins.resolve import resolve_ref
 from rlinf_core.protocols.runtime import ChannelSpec, Span, WorkerSpec
-from rlinf_core.runtime.client import ProcessChannel, use
+from rlinf_core.runtime.client import ProcessChannel, forget, use
 from rlinf_core.runtime.connection import Connection
 from rlinf_core.runtime.limits import processors
 from rlinf_core.runtime.link import Memory
@@ -30,7 +30,7 @@ from rlinf_core.runtime.process import Assignment
 from rlinf_core.runtime.remote import Board, DriverClient, ProcessGroup, Remote
 from rlinf_core.runtime.switchboard import Verb
 from rlinf_core.runtime.timer import MOST_SPANS
-from rlinf_core.runtime.worker import Place, places
+from rlinf_core.runtime.worker import Place, check_name, places
 from rlinf_core.runtime.zygote import Child, Zygote
 
 _WORKER = "rlinf_core.runtime.process:serve"
@@ -69,6 +69,7 @@ class ProcessRuntime:
         self, spec: WorkerSpec, processes: int = 1, placement: GroupPlace = ()
     ) -> ProcessGroup:
         """Fork the workers of a group, without waiting until they run."""
+        check_name(spec.name, self._groups)
         zygote, board = self._started(spec.target.partition(":")[0])
         workers = []
         for place in places(spec.name, processes, placement):
@@ -109,7 +110,8 @@ class ProcessRuntime:
         with contextlib.suppress(OSError, RuntimeFailure):
             if self._board is not None:
                 self._board.send((Verb.CANCEL,))
-            self._leave()
+        self._leave()
+        forget(self._own_client)
         deadline = time.monotonic() + _GRACE
         for child in [*(worker.child for worker in workers), self._board]:
             if child is not None:
@@ -120,6 +122,7 @@ class ProcessRuntime:
         self._wake.close()
         self._bell.close()
         self.memory.close()
+        self.failure = self.failure or RuntimeFailure("the runtime is closed")
 
     # --- for futures and handles -----------------------------------------------------------------
 
@@ -129,7 +132,7 @@ class ProcessRuntime:
         Raises:
             KeyboardInterrupt: :meth:`interrupt` was called.
         """
-        for ready, _ in self._selector.select(timeout):
+        for ready, _ in [] if self._closed else self._selector.select(timeout):
             ready.data()
             self._tell()
 
@@ -206,6 +209,7 @@ class ProcessRuntime:
         if self._zygote is None or self._board is None:
             self._zygote = Zygote(["torch", "rlinf_core.runtime.process", *modules])
             self._board = self._zygote.fork(_SWITCHBOARD)
+            use(self._own_client)
             self._selector.register(
                 self._board, selectors.EVENT_READ, Board(self, self._board).hear
             )
@@ -238,14 +242,12 @@ class ProcessRuntime:
             with theirs:
                 board.send((Verb.JOIN, "driver"), [theirs.fileno()])
             self._client = DriverClient(self, Connection(ours))
-            use(self._client)
         return self._client
 
     def _leave(self) -> None:
         if self._client is not None:
             self._client.leave()
             self._client = None
-            use(None)
 
 
 def _end(child: Child, deadline: float) -> None:

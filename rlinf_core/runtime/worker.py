@@ -7,14 +7,14 @@ their ``"module:Class"`` string only.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from rlinf_core.errors import did_you_mean
+from rlinf_core.errors import RuntimeFailure, did_you_mean
 from rlinf_core.placement import Device, GroupPlace
-from rlinf_core.protocols.runtime import WorkerSpec
+from rlinf_core.protocols.runtime import WorkerGroup, WorkerSpec
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,16 @@ def places(group: str, processes: int, placement: GroupPlace) -> list[Place]:
         return [Place(group, rank, processes) for rank in range(processes)]
     size = len(placement)
     return [Place(group, rank, size, at.devices) for rank, at in enumerate(placement)]
+
+
+def check_name(name: str, groups: Iterable[WorkerGroup]) -> None:
+    """Refuse a second group of one name: workers are told apart by theirs.
+
+    Raises:
+        RuntimeFailure: there is a group of that name.
+    """
+    if any(group.name == name for group in groups):
+        raise RuntimeFailure(f"there is a group {name!r} already; give this one another name")
 
 
 class Worker:

@@ -105,7 +105,8 @@ class Child(Connection):
             how = f"went away or never started; {self._zygote.condition()}"
         else:
             how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"left {status}"
-        return f"{who} {how}\nend of its standard error:\n{self._zygote.stderr_tail()}".rstrip()
+        tail = self._zygote.stderr_tail().rstrip()
+        return f"{who} {how}" + (f"\nend of its standard error:\n{tail}" if tail else "")
 
 
 class Zygote:

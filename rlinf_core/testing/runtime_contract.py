@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlinf_core.errors import WorkerFailed
+from rlinf_core.errors import RuntimeFailure, WorkerFailed
 from rlinf_core.protocols.runtime import ChannelSpec, Runtime, Span, WorkerGroup, WorkerSpec
 from rlinf_core.testing.channel_contract import ChannelContract
 from rlinf_core.testing.lease_contract import LeaseContract
@@ -162,6 +162,11 @@ class RuntimeContract(ChannelContract, LeaseContract):
     def test_an_unknown_method_names_near_ones(self, runtime: Runtime) -> None:
         with pytest.raises(WorkerFailed, match=r"no method 'ecko'.*'echo'"):
             self.helper(runtime, "group").call("ecko").wait()
+
+    def test_a_second_group_of_one_name_is_refused(self, shared: Runtime) -> None:
+        self.helper(shared, "twice")
+        with pytest.raises(RuntimeFailure, match="there is a group 'twice' already"):
+            self.helper(shared, "twice")
 
     def test_arguments_that_cannot_be_sent_harm_no_other_call(self, shared: Runtime) -> None:
         group = self.helper(shared, "picky")

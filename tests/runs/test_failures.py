@@ -84,8 +84,7 @@ class Command:
         assert time.monotonic() - began < seconds, err
         wait_for(lambda: self.named() == {}, seconds)
         assert shared() <= self._shared
-        assert out == ""
-        return err
+        return out + err
 
 
 def shared() -> set[str]:
@@ -113,12 +112,12 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> None:
 def test_case_r02_whoever_is_killed_the_run_ends_with_one_clear_error(toys, tmp_path, who, told):
     command = Command(tmp_path, TOY)
     os.kill(command.named()[who], signal.SIGKILL)
-    err = command.end()
+    said = command.end()
     assert command.process.returncode == 1
-    assert told in err
-    assert "SIGKILL" in err or who == "zygote"
-    assert err.count("error:") == 1
-    assert "Traceback" not in err
+    assert told in said
+    assert "SIGKILL" in said or who == "zygote"
+    assert len([line for line in said.splitlines() if line.startswith("error:")]) == 1
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize("simulator", [TOY, ROBOT], ids=["toy", "metaworld"])
@@ -136,11 +135,12 @@ def test_case_r02_a_killed_worker_takes_its_simulator_along(tmp_path):
     assert command.process.returncode == 1
 
 
-def test_case_r02_ctrl_c_twice_ends_at_once(toys, tmp_path):
-    command = Command(tmp_path, {**TOY, "horizon": 1000})
-    os.killpg(command.process.pid, signal.SIGINT)
-    time.sleep(0.01)
-    os.killpg(command.process.pid, signal.SIGINT)
-    err = command.end()
-    assert command.process.returncode == 130, err
-    assert "Traceback" not in err
+@pytest.mark.parametrize("times", [1, 2])
+def test_case_r02_ctrl_c_ends_the_run(toys, tmp_path, times):
+    command = Command(tmp_path, TOY)
+    for _ in range(times):  # a terminal's Ctrl-C reaches the whole group
+        os.killpg(command.process.pid, signal.SIGINT)
+        time.sleep(0.02)
+    said = command.end()
+    assert command.process.returncode == 130, said
+    assert "Traceback" not in said

@@ -210,15 +210,21 @@ def test_an_interrupt_ends_one_wait_and_no_other(runtime):
 def test_close_kills_a_worker_that_does_not_listen(runtime):
     group = launch(runtime, processes=3)
     group.call("pid").wait()
-    group.call("compute", 60)
+    computing = group.call("compute", 60)
     time.sleep(0.2)
     with soon():
         runtime.close()
         assert children() == []
     with pytest.raises(RuntimeFailure, match="the runtime is closed"):
-        launch(runtime)
+        launch(runtime, "other")
     with pytest.raises(RuntimeFailure, match="the runtime is closed"):
         runtime.channel("c").put(1)
+    with pytest.raises(RuntimeFailure, match="the runtime is closed"):
+        computing.wait()
+    with pytest.raises(RuntimeFailure, match="the runtime is closed"):
+        group.call("pid")
+    assert not computing.done()
+    runtime.interrupt()
 
 
 def test_close_while_everything_still_starts(runtime):
