@@ -17,6 +17,7 @@ from rich.text import Text
 
 from rlinf_core.config.validate import load_run
 from rlinf_core.errors import ConfigError, Problem, RequestError
+from rlinf_core.files import finite
 from rlinf_core.flow.arrange import Arrangement
 from rlinf_core.flow.plan import (
     MODES,
@@ -48,14 +49,14 @@ def main(run: str, json: bool, overrides: list[str]) -> int:
     if json:
         _print_json(plan.as_json())
         return ConfigError.exit_code if plan.problems else 0
-    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False, markup=False)
     _print_page(console, plan)
     plan.raise_any()
     return 0
 
 
 def _print_json(data: Any) -> None:
-    print(json_module.dumps(data, indent=2))
+    print(json_module.dumps(finite(data), indent=2))
 
 
 def _print_page(console: Console, plan: Plan) -> None:
@@ -118,7 +119,7 @@ def _moves(console: Console, plan: Plan) -> None:
     for moved in plan.transfers:
         if moved.traffic.note:
             console.print(f"{moved.channel}: {moved.traffic.note}")
-    _reasons(console, [size for moved in plan.transfers for size in [moved.traffic.total]])
+    _reasons(console, [moved.traffic.total for moved in plan.transfers])
 
 
 def _batch(console: Console, plan: Plan) -> None:
