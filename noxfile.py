@@ -1,5 +1,5 @@
-"""Every check a person runs. ``python -m nox -l`` lists them; ``.ci/run`` calls all
-but ``bench``.
+"""Every check a person runs. ``python -m nox -l`` lists them; ``.ci/run`` calls all but
+``bench``.
 
 Each session makes its own environment; the exact versions are in ``constraints/dev.txt``.
 """
