@@ -1,5 +1,5 @@
-"""Every check a person runs. ``python -m nox -l`` lists them; ``.ci/run`` calls all
-but ``bench``.
+"""Every check a person runs. ``python -m nox -l`` lists them; ``.ci/run`` calls all but
+``bench``.
 
 Each session makes its own environment; the exact versions are in ``constraints/dev.txt``.
 """
@@ -51,7 +51,8 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure beside peers, as ratios. Arguments after --: names of benchmarks, ``--quick``."""
-    install_project(session, "-e", "benchmarks/plugins/rlinf-plugin-bench")
+    # The page of names, which is written with the others, is also of what needs pytest.
+    install_project(session, "-e", "benchmarks/plugins/rlinf-plugin-bench", *TEST_TOOLS)
     session.run("python", "-m", "benchmarks", *session.posargs, env=ENVIRONMENT)
     session.run("python", "docs/generate.py", env=ENVIRONMENT)
 

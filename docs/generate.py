@@ -2,8 +2,8 @@
 
 ``reference/run-files.md`` comes from the classes of options of the core and of the plugins in this
 repository, ``reference/api.md`` from ``rlinf_core.api``, ``reference/performance.md`` from the
-results of the benchmarks. A test fails where a page is not what this
-script would write. A new page is a function in :data:`PAGES`.
+results of the benchmarks. A test fails where a page is not what this script would write. A new page
+is a function in :data:`PAGES`.
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ import numpy as np
 from benchmarks.kernels import cases, lean
 
 SLICE = 0.005  # seconds that one sample takes at least
+SAMPLES = 25  # of a case
+ENOUGH = 5.0  # seconds after which a slow case has no more than it has, and at least three
 
 
 def main() -> None:
@@ -47,7 +49,7 @@ def main() -> None:
                 if name not in getattr(module, "DIFFERENT", ()):
                     _agree(f"{case}/{size}", mine(backward), its(backward))
                 key = f"{case}/{size}/{'backward' if backward else 'forward'}"
-                found[key] = _time(mine, its, backward, 2 if quick else 25)
+                found[key] = _time(mine, its, backward, 2 if quick else SAMPLES)
     print(json.dumps(found))
 
 
@@ -63,7 +65,10 @@ def _time(
 ) -> dict[str, float]:
     repeats = [_repeats(call, backward) for call in (mine, its)]
     ours, lean_, ratios = [], [], []
-    for _ in range(samples):
+    end = time.perf_counter() + ENOUGH
+    for number in range(samples):
+        if number >= 3 and time.perf_counter() > end:
+            break
         a = _seconds(mine, backward, repeats[0])
         b = _seconds(its, backward, repeats[1])
         ours.append(a)

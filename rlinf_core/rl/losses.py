@@ -79,11 +79,13 @@ def ppo_terms(
     log_ratio = where_valid(log_ratio, mask)
     ratio = finite_exp(log_ratio)
 
+    # The larger of the two losses, chosen beforehand: a clipped ratio has no gradient, and that of
+    # torch.maximum costs more than all the rest.
     worth = -advantages
-    unclipped_loss = worth * ratio
-    clipped_loss = worth * ratio.clamp(1 - clip_low, 1 + clip_high)
-    loss = torch.maximum(unclipped_loss, clipped_loss)
-    clipped = unclipped_loss < clipped_loss
+    with torch.no_grad():
+        held = ratio.clamp(1 - clip_low, 1 + clip_high)
+        clipped = worth * ratio < worth * held
+    loss = worth * torch.where(clipped, held, ratio)
     dual_clipped = torch.zeros_like(clipped)
     if dual_clip is not None:
         bound = dual_clip * advantages.abs()
