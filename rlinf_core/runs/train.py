@@ -15,6 +15,7 @@ from rlinf_core.config.validate import Run, to_plain
 from rlinf_core.errors import CheckpointError, PluginError
 from rlinf_core.files import choose_folder, locked, write_json
 from rlinf_core.flow.timeline import NAME as TIMELINE
+from rlinf_core.flow.timeline import TimelineWriter
 from rlinf_core.plugins.resolve import describe, load
 from rlinf_core.protocols.logger import RunInfo, RunLogger
 from rlinf_core.runs.checkpoint import Checkpoint, CheckpointStore, differences
@@ -199,7 +200,7 @@ class _Training:
     ) -> None:
         self._folder, self._config, self._plain = folder, run.config, to_plain(run)
         self._store, self._loggers, self._embodied, self._stop = store, loggers, embodied, stop
-        self._timeline = embodied.timeline(folder / TIMELINE)
+        self._timeline: TimelineWriter | None = embodied.timeline(folder / TIMELINE)
         self._began = time.monotonic()
         self._step, self._env_steps = 0, 0
         self._metrics: Mapping[str, float] = {}
@@ -212,7 +213,7 @@ class _Training:
         self._begin(checkpoint)
         while self._goes_on():
             iteration = self._embodied.iterate(self._ahead())
-            self._timeline.write(self._embodied.spans())
+            self._draw_on_timeline()
             self._step, self._env_steps = iteration.step, iteration.env_steps
             self._metrics = self._with_evaluation(iteration.metrics)
             self._loggers.log(self._step, self._metrics)
@@ -230,6 +231,16 @@ class _Training:
         if self._embodied.collecting:
             return True
         return self._step < self._config.steps and not self._stop.wanted()
+
+    def _draw_on_timeline(self) -> None:
+        spans = self._embodied.spans()
+        if self._timeline is None:
+            return
+        try:
+            self._timeline.write(spans)
+        except OSError as error:  # nobody trains for the sake of it
+            self._loggers.message(f"the timeline ends here: {error}")
+            self._timeline = None
 
     def _ahead(self) -> int:
         """Return how many iterations follow this one before the next checkpoint."""
@@ -284,7 +295,7 @@ class _Training:
         seconds = time.monotonic() - self._began
         self._stop.promise = "training is over and saved; stopping after the evaluation"
         evaluation = self._embodied.evaluate()
-        self._timeline.write(self._embodied.spans())
+        self._draw_on_timeline()
         write_json(self._folder / "evaluation.json", evaluation.as_json())
         video, note = None, ""
         if self._stop.wanted():

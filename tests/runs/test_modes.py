@@ -198,3 +198,28 @@ def test_streaming_is_refused_where_it_would_change_advantages_or_split(load, ch
     with pytest.raises(ConfigError) as caught:
         arranged(load(**run))
     assert told in str(caught.value)
+
+
+# --- the timeline ---------------------------------------------------------------------------------
+
+
+def test_a_timeline_that_cannot_be_written_stops_no_run(load, tmp_path, capsys):
+    folder = tmp_path / "out"
+    run = load("steps=2")
+
+    def full(self, spans):
+        raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rlinf_core.flow.timeline.TimelineWriter.write", full)
+        result = train(run, folder, resume=False)
+    assert result.outcome == "done"
+    assert capsys.readouterr().err.count("the timeline ends here") <= 1
+
+
+def test_calls_in_the_timeline_carry_the_version_of_the_weights(load, tmp_path):
+    train(load("steps=3"), tmp_path / "out", resume=False)
+    calls = read_timeline(tmp_path / "out" / "timeline.json").calls
+    for name in ("serve", "update"):
+        found = [call.details["version"] for call in calls if call.name == name]
+        assert found == [0, 1, 2]
