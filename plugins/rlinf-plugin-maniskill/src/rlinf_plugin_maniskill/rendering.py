@@ -1,0 +1,108 @@
+"""Frames of a task, drawn where its environment runs and only when somebody asks for one.
+
+ManiSkill builds a scene for a renderer or without one, and without one is faster to step, smaller
+and runs anywhere. So an environment that nobody looks at has none; the first frame makes a second
+task with a renderer, a *twin*, which is put into the state of the first and drawn.
+"""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rlinf_core.api import StateId, state_seed
+from rlinf_plugin_maniskill.making import begin, make_task
+
+
+class Camera:
+    """Draws what the first of a task's cameras for people sees.
+
+    Args:
+        task: name of a task.
+        options: what it was made with.
+        rebuild: as :func:`begin` takes it.
+        render_backend: what draws; ``"none"`` draws nothing.
+        height: of a frame in pixels.
+        width: of a frame in pixels.
+        shader: ManiSkill's name of a shader pack.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        options: Mapping[str, Any],
+        rebuild: bool,
+        render_backend: str = "gpu",
+        height: int = 256,
+        width: int = 256,
+        shader: str = "minimal",
+    ) -> None:
+        self._backend = render_backend
+        config = {"height": height, "width": width, "shader_pack": shader}
+        self._options = {
+            **options,
+            "obs_mode": "state",
+            "render_backend": render_backend,
+            "human_render_camera_configs": config,
+        }
+        self._name, self._rebuild = task, rebuild
+        self._key = repr((task, sorted(self._options.items(), key=str)))
+        self.note = ""
+
+    def draw(self, task: Any, state: StateId) -> np.ndarray | None:
+        """Return uint8 [H, W, 3] of ``task`` in an episode of ``state``; None: see ``note``."""
+        if self._backend == "none":
+            self.note = "no frames: render_backend is none"
+            return None
+        if not task.scene.can_render():
+            self.note = find_device(self._backend)
+            if self.note:
+                return None
+            task = self._twin(task, state)
+        cameras = list(task.scene.human_render_cameras)
+        frame = task.render_rgb_array(cameras[0]) if cameras else task.render_sensors()
+        return np.asarray(frame[0].cpu().numpy())
+
+    def _twin(self, task: Any, state: StateId) -> Any:
+        """Return the task of this process that has a renderer, in the state of ``task``."""
+        if self._key not in _twins:
+            _twins[self._key] = make_task(self._name, **self._options), None
+        twin, shown = _twins[self._key]
+        if shown != state:
+            begin(twin, state_seed(state, 31), self._rebuild)  # scenes may differ
+            _twins[self._key] = twin, state
+        twin.set_state_dict(task.get_state_dict())
+        return twin
+
+
+_twins: dict[str, tuple[Any, StateId | None]] = {}
+"""Tasks with a renderer and whose episode they show. A process's environments share one, since it
+holds hundreds of MB and takes seconds to make."""
+
+
+@functools.cache
+def find_device(backend: str) -> str:
+    """Return why ``backend`` cannot draw on this machine, or "".
+
+    Asked in a process of its own: a broken driver may end whoever tries it.
+    """
+    trial = [sys.executable, "-m", "rlinf_plugin_maniskill.probe", backend]
+    try:
+        done = subprocess.run(
+            trial,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return "no frames: looking for a Vulkan device took more than a minute"
+    if done.returncode == 0:
+        return ""
+    return done.stdout.strip() or f"no frames: looking for a Vulkan device ended {done.returncode}"
