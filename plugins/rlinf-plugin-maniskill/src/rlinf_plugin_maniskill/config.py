@@ -42,9 +42,6 @@ class ManiSkillConfig(Config):
     instruction: str | None = None
     """What the robot is told, with "rgb"; null is the task's name in words ("push cube")."""
 
-    sim_backend: Literal["cpu", "gpu"] = "cpu"
-    """"cpu": one environment after the other, in processes. "gpu": all at once on a CUDA device."""
-
     render_backend: str = "gpu"
     """What draws: "gpu" is a GPU, or the processor where there is none; "cpu"; ManiSkill's name of
     a device, such as "cuda:1"; "none" draws nothing."""

@@ -19,7 +19,6 @@ def facts(config: ManiSkillConfig, upstream: Mapping[str, Any]) -> Facts:
     levels = {
         Capability.IMAGES: _level(config.observation == "rgb"),
         Capability.INSTRUCTION: _level(config.observation == "rgb"),
-        Capability.RESTORE: _level(config.sim_backend == "cpu"),
         Capability.RENDER: _level(config.render_backend != "none"),
     }
     task = tasks.known(config.task, config.robot)

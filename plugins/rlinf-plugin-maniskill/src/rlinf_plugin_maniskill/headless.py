@@ -1,8 +1,9 @@
 """Building ManiSkill's scenes on a machine that has no renderer, or without loading the one it has.
 
 ManiSkill takes ``render_backend="none"``, but its tasks still make materials of a renderer while
-they build their scene, and SAPIEN looks for a Vulkan device as soon as one is made. Nobody looks at
-these materials, so :func:`no_renderer` puts stand-ins in their place.
+they build their scene, and it asks SAPIEN for the processor as a device; either loads every Vulkan
+driver of the machine. Nobody looks at the materials and nothing is asked of the device, so
+:func:`no_renderer` puts stand-ins in their place.
 """
 
 from __future__ import annotations
@@ -56,7 +57,26 @@ _HOMES = [
     and vars(module).get("RenderMaterial") is sapien.render.RenderMaterial
 ]
 """The modules that make materials."""
+_device = sapien.Device
 _find = sapien.Entity.find_component_by_type
+
+
+class Processor:
+    """The device that the physics runs on; a real one is found by asking all Vulkan drivers."""
+
+    name = "cpu"
+
+    def is_cpu(self) -> bool:
+        """Return True."""
+        return True
+
+    def is_cuda(self) -> bool:
+        """Return False."""
+        return False
+
+
+def _device_or_processor(name: str) -> Any:
+    return Processor() if name == "cpu" else _device(name)
 
 
 def _find_or_nothing(entity: sapien.Entity, kind: type) -> Any:
@@ -71,6 +91,7 @@ def no_renderer() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module in _HOMES:
             stack.enter_context(_replaced(module, "RenderMaterial", Material))
+        stack.enter_context(_replaced(sapien, "Device", _device_or_processor))
         stack.enter_context(_replaced(sapien.Entity, "find_component_by_type", _find_or_nothing))
         yield
 

@@ -6,8 +6,10 @@ a backend, this says by its exit code whether that can draw and prints why not.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -30,7 +32,7 @@ def probe() -> Iterator[Readiness]:
     try:
         import sapien
     except Exception as error:
-        remedy = "pip install --force-reinstall sapien, on Linux with glibc 2.28 or newer"
+        remedy = "apt-get install libx11-6 libgl1 (its libraries want them)"
         yield Readiness("SAPIEN", False, f"{type(error).__name__}: {error}", remedy=remedy)
         return
     yield Readiness("SAPIEN", True, f"sapien {sapien.__version__}")
@@ -39,6 +41,29 @@ def probe() -> Iterator[Readiness]:
         yield Readiness("Vulkan device", True, device("gpu", draw=True), gives)
     except Exception as error:
         yield Readiness("Vulkan device", False, str(error), gives, INSTALL)
+
+
+@functools.cache
+def find_device(backend: str) -> str:
+    """Return why ``backend`` cannot draw on this machine, or "".
+
+    Asked in a process of its own: a broken driver may end whoever tries it.
+    """
+    trial = [sys.executable, "-m", "rlinf_plugin_maniskill.probe", backend]
+    try:
+        done = subprocess.run(
+            trial,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return "no frames: looking for a Vulkan device took more than a minute"
+    if done.returncode == 0:
+        return ""
+    return done.stdout.strip() or f"no frames: looking for a Vulkan device ended {done.returncode}"
 
 
 def device(backend: str, draw: bool = False) -> str:

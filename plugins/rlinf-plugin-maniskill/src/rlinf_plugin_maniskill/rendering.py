@@ -7,9 +7,6 @@ task with a renderer, a *twin*, which is put into the state of the first and dra
 
 from __future__ import annotations
 
-import functools
-import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +14,7 @@ import numpy as np
 
 from rlinf_core.api import StateId, state_seed
 from rlinf_plugin_maniskill.making import begin, make_task
+from rlinf_plugin_maniskill.probe import find_device
 
 
 class Camera:
@@ -83,26 +81,3 @@ class Camera:
 _twins: dict[str, tuple[Any, StateId | None]] = {}
 """Tasks with a renderer and whose episode they show. A process's environments share one, since it
 holds hundreds of MB and takes seconds to make."""
-
-
-@functools.cache
-def find_device(backend: str) -> str:
-    """Return why ``backend`` cannot draw on this machine, or "".
-
-    Asked in a process of its own: a broken driver may end whoever tries it.
-    """
-    trial = [sys.executable, "-m", "rlinf_plugin_maniskill.probe", backend]
-    try:
-        done = subprocess.run(
-            trial,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return "no frames: looking for a Vulkan device took more than a minute"
-    if done.returncode == 0:
-        return ""
-    return done.stdout.strip() or f"no frames: looking for a Vulkan device ended {done.returncode}"

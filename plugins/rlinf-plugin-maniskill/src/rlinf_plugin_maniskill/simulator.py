@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlinf_core.api import EnvSlots, ProcessSimulator, Simulator
+from rlinf_core.api import EnvSlots, ProcessSimulator, SimulatorError
 from rlinf_plugin_maniskill import tasks
 from rlinf_plugin_maniskill.config import ManiSkillConfig
 from rlinf_plugin_maniskill.facts import instruction, make_spaces
+from rlinf_plugin_maniskill.probe import find_device
 
 
-def make_simulator(config: ManiSkillConfig, slots: EnvSlots) -> Simulator:
+def make_simulator(config: ManiSkillConfig, slots: EnvSlots) -> ProcessSimulator:
     """Return a simulator of ``config.task``; its processes start in the background.
 
     Raises:
-        SimulatorError: a task that is not in the table cannot be made.
+        SimulatorError: images are asked for and nothing can draw them, or a task that is not in
+            the table cannot be made.
     """
+    if config.observation == "rgb" and (note := find_device(config.render_backend)):
+        raise SimulatorError(f"observation rgb: {note}")
     task = tasks.measured(config.task, config.robot)
     spaces = make_spaces(config, task)
     states = {"train": config.train_states, "test": config.test_states}

@@ -7,6 +7,7 @@ it is needed, in a process of its own.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import subprocess
@@ -120,6 +121,9 @@ def _measured_elsewhere(name: str, robot: str | None) -> Task:
         check=False,
     )
     if done.returncode:
-        raise SimulatorError(f"the task {name} cannot be made:\n{done.stderr.strip()}")
+        said = done.stderr.strip()
+        with contextlib.suppress(json.JSONDecodeError):
+            raise SimulatorError(json.loads(said.rpartition("\n")[2]))  # its own words
+        raise SimulatorError(f"the task {name} cannot be made:\n{said}")
     found = json.loads(done.stdout.splitlines()[-1])
     return Task.of(found["task"], found["robots"])
