@@ -25,9 +25,7 @@ def drawing() -> None:
 def test_a_state_only_environment_is_drawn_as_it_is() -> None:
     frames = {"render_backend": "gpu", "height": 96, "width": 128}
     states = {"obs_mode": "state", "control_mode": "pd_ee_delta_pos"}
-    one, other = (
-        ManiSkillEnvironment("PushCube-v1", states, False, 50, frames=frames) for _ in range(2)
-    )
+    one, other = (ManiSkillEnvironment("PushCube-v1", states, 50, frames=frames) for _ in range(2))
 
     def blue(env: ManiSkillEnvironment) -> np.ndarray:
         """Return where the blue cube is seen, (row, column)."""
@@ -42,10 +40,10 @@ def test_a_state_only_environment_is_drawn_as_it_is() -> None:
     first = one.reset(StateId("train", 0))["state"]
     before = blue(one)
     other.reset(StateId("train", 3))
-    assert not np.allclose(blue(other), before, atol=1)  # its own cube, in the shared twin
+    assert not np.allclose(blue(other), before, atol=1)  # its own cube
     assert np.allclose(blue(one), before)
     assert not one._task.scene.can_render()
-    plain = ManiSkillEnvironment("PushCube-v1", states, False, 50)
+    plain = ManiSkillEnvironment("PushCube-v1", states, 50)
     assert np.array_equal(plain.reset(StateId("train", 0))["state"], first)
     for _ in range(5):  # what was drawn changes nothing
         action = np.array([1.0, 0.0, -0.5, 0.0], np.float32)
@@ -106,7 +104,7 @@ def test_the_probe_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_frames_can_be_turned_off() -> None:
     env = ManiSkillEnvironment(
-        "PushCube-v1", {"obs_mode": "state"}, False, 50, frames={"render_backend": "none"}
+        "PushCube-v1", {"obs_mode": "state"}, 50, frames={"render_backend": "none"}
     )
     env.reset(StateId("train", 0))
     assert env.render() is None

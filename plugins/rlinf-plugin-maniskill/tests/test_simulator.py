@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from rlinf_plugin_maniskill.config import ManiSkillConfig
+from rlinf_plugin_maniskill.environment import ManiSkillEnvironment
 from rlinf_plugin_maniskill.simulator import make_simulator
 
 from rlinf_core.api import EnvSlots, ProcessSimulator, SimulatorError, StateId
@@ -40,6 +42,7 @@ STATE_ONLY = """
 import pathlib, torch
 from rlinf_core.api import EnvSlots, StateId
 from rlinf_plugin_maniskill.config import ManiSkillConfig
+from rlinf_plugin_maniskill.environment import ManiSkillEnvironment
 from rlinf_plugin_maniskill.simulator import make_simulator
 
 simulator = make_simulator(ManiSkillConfig(processes=1), EnvSlots((0,), seed=0))
@@ -85,19 +88,24 @@ def test_case_e10_a_renderer_that_is_there_is_not_loaded(simulator: ProcessSimul
         assert not any(name in maps for name in ("libvulkan.so", "libvulkan_", "libLLVM"))
 
 
-def test_case_e09_resets_do_not_grow_memory(simulator: ProcessSimulator) -> None:
-    def resident() -> int:
-        status = Path(f"/proc/{simulator._children[0].pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0])  # KiB
+def test_case_e09_resets_do_not_grow_memory() -> None:
+    """Not in a forked process, whose memory grows as it touches what it shares."""
 
-    for index in range(100):
-        start(simulator, index)
+    def resident() -> int:
+        gc.collect()
+        return int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0])  # KiB
+
+    env = ManiSkillEnvironment("PushCube-v1", {"obs_mode": "state"}, 50)
+    gc.collect()
+    gc.freeze()  # as the zygote does, and as fast
+    for index in range(50):
+        env.reset(StateId("train", index))
     before = resident()
-    for index in range(500):
-        start(simulator, index)
-        if index % 10 == 0:
-            simulator.step(torch.zeros(2, 1, 8))
-    assert resident() - before < 4096
+    for index in range(200):
+        env.reset(StateId("train", index))
+    gc.unfreeze()
+    assert resident() - before < 200 * 8
+    env.close()
 
 
 def test_results_do_not_depend_on_the_number_of_processes() -> None:

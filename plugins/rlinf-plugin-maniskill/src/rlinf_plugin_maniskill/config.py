@@ -9,6 +9,9 @@ from pydantic import Field, field_validator, model_validator
 from rlinf_core.api import Config, did_you_mean
 from rlinf_plugin_maniskill import tasks
 
+TASKS: tuple[str, ...] = tuple(tasks.names())
+"""All tasks that ManiSkill registers; some need files that it downloads."""
+
 
 class ManiSkillConfig(Config):
     """One ManiSkill task."""
@@ -47,7 +50,7 @@ class ManiSkillConfig(Config):
     a device, such as "cuda:1"; "none" draws nothing."""
 
     shader: str = "minimal"
-    """ManiSkill's shader pack of observed images and frames; "default" costs twice as much."""
+    """ManiSkill's shader pack of observed images and frames, such as "minimal" or "default"."""
 
     image_height: int = Field(default=128, ge=16, le=2048)
     """Height of observed images in pixels."""
@@ -73,8 +76,8 @@ class ManiSkillConfig(Config):
     @field_validator("task")
     @classmethod
     def _task_exists(cls, task: str) -> str:
-        if ":" not in task and task not in tasks.names():
-            near = did_you_mean(task, tasks.names())
+        if ":" not in task and task not in TASKS:
+            near = did_you_mean(task, TASKS)
             raise ValueError(f"ManiSkill has no task {task!r}.{near}")
         return task
 

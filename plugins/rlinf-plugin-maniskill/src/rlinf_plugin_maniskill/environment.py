@@ -26,7 +26,6 @@ class ManiSkillEnvironment:
     Args:
         task: name of a task.
         options: what :func:`make_task` takes besides, among it what draws observed images.
-        rebuild: as :func:`begin` takes it.
         max_episode_steps: after which an episode is truncated.
         end_on_success: whether a solved task terminates, besides a failed one.
         instruction: what the robot is told, beside images.
@@ -37,15 +36,14 @@ class ManiSkillEnvironment:
         self,
         task: str,
         options: Mapping[str, Any],
-        rebuild: bool,
         max_episode_steps: int,
         end_on_success: bool = True,
         instruction: str = "",
         frames: Mapping[str, Any] | None = None,
     ) -> None:
         self._name, self._limit, self._end_on_success = task, max_episode_steps, end_on_success
-        self._instruction, self._rebuild = instruction, rebuild
-        self._camera = Camera(task, options, rebuild, **(frames or {}))
+        self._instruction = instruction
+        self._camera = Camera(task, options, **(frames or {}))
         self._backend = options.get("render_backend", "none")
         self._begun, self._played = StateId("", 0), list[np.ndarray]()
         with torch.inference_mode():
@@ -60,8 +58,8 @@ class ManiSkillEnvironment:
     @torch.inference_mode()
     def reset(self, state: StateId) -> dict[str, Any]:
         """Start the episode of ``state``."""
-        with building(self._name, self._backend):  # some tasks build a new scene
-            observation = begin(self._task, state_seed(state, 31), self._rebuild)
+        with building(self._name, self._backend):
+            observation = begin(self._task, state_seed(state, 31))
         self._begun, self._played = state, []
         return self._look(observation)
 
@@ -98,6 +96,7 @@ class ManiSkillEnvironment:
     def close(self) -> None:
         """Free the task."""
         self._task.close()
+        self._camera.close()
 
     def _look(self, observation: Any) -> dict[str, Any]:
         if isinstance(observation, torch.Tensor):

@@ -18,8 +18,7 @@ from mani_skill.envs.utils.observations import parse_obs_mode_to_struct
 from mani_skill.sensors.camera import parse_camera_configs
 from mani_skill.utils.registration import REGISTERED_ENVS
 
-from rlinf_core.api import SimulatorError, StateId
-from rlinf_plugin_maniskill.environment import ManiSkillEnvironment
+from rlinf_core.api import SimulatorError
 from rlinf_plugin_maniskill.making import MissingAssets, find_spec, flat, make_task
 
 
@@ -39,7 +38,6 @@ def measure(name: str, **options: Any) -> dict[str, Any]:
         "cameras": _cameras(task),
         "rewards": _rewards(task),
         "success": "success" in task.get_info(),
-        "rebuild": _remembers(name, options),
     }
     robots = {agent.uid: {"modes": _modes(agent)} for agent in agents}
     task.close()
@@ -72,29 +70,6 @@ def _rewards(task: Any) -> list[str]:
             continue
         works.append(mode)
     return works
-
-
-def _remembers(name: str, options: dict[str, Any]) -> bool:
-    """Return whether an episode differs from the same one before, other episodes between them."""
-    env = ManiSkillEnvironment(name, {"obs_mode": "state", **options}, False, 1_000)
-
-    def play(index: int) -> Any:
-        random = np.random.default_rng(index)
-        shown = [env.reset(StateId("train", index))["state"].copy()]
-        tendency = random.uniform(-0.7, 0.7, env.width)  # else it only trembles
-        for _ in range(60):
-            wild = random.uniform(-1.0, 1.0, env.width) + tendency
-            seen, *outcome = env.step(wild.astype(np.float32).clip(-1.0, 1.0))
-            shown.append(np.concatenate((seen["state"], outcome)))
-        return np.concatenate(shown)
-
-    first = [play(index) for index in range(6)]
-    again = [play(index) for index in (3, 0, 5, 1, 4, 2)]
-    env.close()
-    return not all(
-        np.array_equal(first[index], played, equal_nan=True)
-        for index, played in zip((3, 0, 5, 1, 4, 2), again, strict=True)
-    )
 
 
 def _modes(agent: Any) -> dict[str, Any]:

@@ -23,7 +23,6 @@ class Camera:
     Args:
         task: name of a task.
         options: what it was made with.
-        rebuild: as :func:`begin` takes it.
         render_backend: what draws; ``"none"`` draws nothing.
         height: of a frame in pixels.
         width: of a frame in pixels.
@@ -34,7 +33,6 @@ class Camera:
         self,
         task: str,
         options: Mapping[str, Any],
-        rebuild: bool,
         render_backend: str = "gpu",
         height: int = 256,
         width: int = 256,
@@ -48,8 +46,9 @@ class Camera:
             "render_backend": render_backend,
             "human_render_camera_configs": config,
         }
-        self._name, self._rebuild = task, rebuild
-        self._key = repr((task, sorted(self._options.items(), key=str)))
+        self._name = task
+        self._twin: Any = None
+        self._shown: StateId | None = None
         self.note = ""
 
     def draw(self, task: Any, state: StateId) -> np.ndarray | None:
@@ -61,23 +60,22 @@ class Camera:
             self.note = find_device(self._backend)
             if self.note:
                 return None
-            task = self._twin(task, state)
+            task = self._look_alike(task, state)
         cameras = list(task.scene.human_render_cameras)
         frame = task.render_rgb_array(cameras[0]) if cameras else task.render_sensors()
         return np.asarray(frame[0].cpu().numpy())
 
-    def _twin(self, task: Any, state: StateId) -> Any:
-        """Return the task of this process that has a renderer, in the state of ``task``."""
-        if self._key not in _twins:
-            _twins[self._key] = make_task(self._name, **self._options), None
-        twin, shown = _twins[self._key]
-        if shown != state:
-            begin(twin, state_seed(state, 31), self._rebuild)  # scenes may differ
-            _twins[self._key] = twin, state
-        twin.set_state_dict(task.get_state_dict())
-        return twin
+    def _look_alike(self, task: Any, state: StateId) -> Any:
+        """Return a task that has a renderer, in the state of ``task``."""
+        if self._twin is None:
+            self._twin = make_task(self._name, **self._options)
+        if self._shown != state:
+            begin(self._twin, state_seed(state, 31))  # its scene may be of another shape
+            self._shown = state
+        self._twin.set_state_dict(task.get_state_dict())
+        return self._twin
 
-
-_twins: dict[str, tuple[Any, StateId | None]] = {}
-"""Tasks with a renderer and whose episode they show. A process's environments share one, since it
-holds hundreds of MB and takes seconds to make."""
+    def close(self) -> None:
+        """Free what draws."""
+        if self._twin is not None:
+            self._twin.close()

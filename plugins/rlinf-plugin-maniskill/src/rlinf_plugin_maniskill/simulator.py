@@ -31,7 +31,6 @@ def make_simulator(config: ManiSkillConfig, slots: EnvSlots) -> ProcessSimulator
         {
             "task": config.task,
             "options": make_options(config),
-            "rebuild": task.rebuild,
             "max_episode_steps": limit,
             "end_on_success": config.end_on_success,
             "instruction": instruction(config),

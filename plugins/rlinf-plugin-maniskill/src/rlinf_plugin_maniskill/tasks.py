@@ -49,7 +49,6 @@ class Task:
         cameras: their names.
         rewards: the reward modes that it has.
         success: whether it says when it is solved.
-        rebuild: whether an episode needs a new scene to be free of what was played before.
         modes: the control modes of each robot.
     """
 
@@ -61,7 +60,6 @@ class Task:
     cameras: tuple[str, ...]
     rewards: tuple[str, ...]
     success: bool
-    rebuild: bool
     modes: dict[str, tuple[Mode, ...]]
 
     @classmethod
