@@ -40,6 +40,7 @@ ROOT = DOCS.parent
 NOTICE = "<!-- Written by docs/generate.py; change the code's own help and run it again. -->\n"
 
 CHOICES = {
+    ("maniskill", "task"): "rlinf_plugin_maniskill.config:TASKS",
     ("metaworld", "task"): "rlinf_plugin_metaworld.config:TASKS",
     ("metaworld", "camera"): "rlinf_plugin_metaworld.config:CAMERAS",
 }

@@ -14,6 +14,7 @@ from rlinf_core.plugins.manager import PluginManager
 HERE = (
     "rlinf-plugin-gymnasium",
     "rlinf-plugin-grpo",
+    "rlinf-plugin-maniskill",
     "rlinf-plugin-metaworld",
     "rlinf-plugin-mlp",
     "rlinf-plugin-ppo",

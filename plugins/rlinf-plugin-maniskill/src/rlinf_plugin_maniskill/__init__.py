@@ -1,0 +1,1 @@
+"""ManiSkill as a simulator for rlinf. Importing it imports nothing else."""
