@@ -80,6 +80,7 @@ class Remote:
         self.runtime, self.place, self.child = runtime, assignment.place, child
         self._link = Link(child, runtime.memory)
         self._calls: deque[tuple[str, ProcessFuture]] = deque()
+        self._answered = False  # whether any call has come back: it was made, then
 
     def call(self, future: ProcessFuture, method: str, work: object) -> None:
         """Send a call."""
@@ -121,12 +122,14 @@ class Remote:
         result, spans = self.runtime.memory.unpack(parcel)
         self.runtime.keep(spans)
         _, future = self._calls.popleft()
+        self._answered = True
         future.resolve(self.place.rank, result, seconds)
 
     def _fail(self, error: BaseException, method: str = "", follows: bool = False) -> None:
         if not method:
+            idle = "idle" if self._answered else "start"
             running = self.child.started and self._calls
-            method = self._calls[0][0] if running else "start"
+            method = self._calls[0][0] if running else idle
         failure = WorkerFailed(self.place.group, self.place.rank, method, error)
         self.runtime.fail(self.child, failure, follows)
 

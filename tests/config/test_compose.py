@@ -254,6 +254,9 @@ def test_every_value_has_its_place(groups, load):
     assert set(run.origins) == {path for path, _ in leaves(to_plain(run))}
 
 
+COLLECT = {"envs": 16, "steps": 100, "stages": None, "chunk": 1, "max_staleness": 0}
+
+
 def test_plain_data_holds_every_default_and_can_be_loaded_again(load, refuse):
     overrides = ["loggers=[{name: zoo-log, every: 3}]", "model.precision=high", "model.weights=a/b"]
     run = load(
@@ -272,7 +275,7 @@ def test_plain_data_holds_every_default_and_can_be_loaded_again(load, refuse):
     }
     assert plain["model"]["precision"] == "high"
     assert plain["loggers"] == [{"name": "zoo-log", "every": 3}]
-    assert plain["collect"] == {"envs": 16, "steps": 100, "stages": None, "chunk": 1}
+    assert plain["collect"] == COLLECT
     again = load_plain(plain)
     assert again.config == load_plain(to_plain(again)).config
     assert again.components == run.components

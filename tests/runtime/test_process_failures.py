@@ -39,8 +39,19 @@ def launch(runtime, name="group", processes=1, **options):
     return runtime.launch(WorkerSpec(name, "runtime_workers:Troubled"), processes, **options)
 
 
+@pytest.fixture(autouse=True)
+def _others():
+    """Processes that earlier tests of this session have left on purpose, zygotes to be reused."""
+    THERE[:] = children()
+    yield
+    THERE[:] = []
+
+
+THERE: list[int] = []
+
+
 def children() -> list[int]:
-    """Return the processes below this one, zombies left out."""
+    """Return the processes below this one that this test began, zombies left out."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -52,7 +63,7 @@ def children() -> list[int]:
     found = {os.getpid()}
     for _ in range(5):
         found |= {pid for pid, parent in parents.items() if parent in found}
-    return sorted(found - {os.getpid()})
+    return sorted(found - {os.getpid(), *THERE})
 
 
 @contextmanager
@@ -112,7 +123,7 @@ def test_case_r02_a_killed_worker_is_named_and_its_readers_are_told(runtime, tmp
 def test_case_r02_a_killed_worker_ends_the_drivers_own_wait(runtime):
     [pid] = launch(runtime, "idle").call("pid").wait()
     after(0.2, os.kill, pid, signal.SIGKILL)
-    with soon(), pytest.raises(WorkerFailed, match=r"idle\[0\].start failed: .*SIGKILL"):
+    with soon(), pytest.raises(WorkerFailed, match=r"idle\[0\].idle failed: .*SIGKILL"):
         runtime.channel("empty").get()
 
 
