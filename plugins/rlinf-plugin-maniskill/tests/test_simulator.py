@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from rlinf_plugin_maniskill import tasks
 from rlinf_plugin_maniskill.config import ManiSkillConfig
 from rlinf_plugin_maniskill.environment import ManiSkillEnvironment
+from rlinf_plugin_maniskill.making import MissingAssets, make_task
 from rlinf_plugin_maniskill.simulator import make_simulator
 
 from rlinf_core.api import EnvSlots, ProcessSimulator, SimulatorError, StateId
@@ -41,8 +43,10 @@ def start(simulator: ProcessSimulator, index: int = 0) -> torch.Tensor:
 STATE_ONLY = """
 import pathlib, torch
 from rlinf_core.api import EnvSlots, StateId
+from rlinf_plugin_maniskill import tasks
 from rlinf_plugin_maniskill.config import ManiSkillConfig
 from rlinf_plugin_maniskill.environment import ManiSkillEnvironment
+from rlinf_plugin_maniskill.making import MissingAssets, make_task
 from rlinf_plugin_maniskill.simulator import make_simulator
 
 simulator = make_simulator(ManiSkillConfig(processes=1), EnvSlots((0,), seed=0))
@@ -138,19 +142,30 @@ def test_a_saved_simulator_goes_on_bit_for_bit(simulator: ProcessSimulator) -> N
         assert torch.equal(wanted, simulator.step(move).obs["state"])
 
 
-@pytest.mark.parametrize(
-    ("task", "command"),
-    [
-        ("PickSingleYCB-v1", "download_asset -y PickSingleYCB-v1"),
-        ("UnitreeH1Stand-v1", "download_asset -y unitree_h1_simplified"),
-        ("ReplicaCAD_SceneManipulation-v1", "download_asset -y ReplicaCAD"),
-    ],
-)
 def test_missing_assets_are_an_error_with_the_command_that_fetches_them(
-    task: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MS_ASSET_DIR", str(tmp_path))
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))  # nobody asks for it
-    with pytest.raises(SimulatorError, match=f"{task} needs files.*{command}"):
-        make_simulator(ManiSkillConfig(task=task), EnvSlots((0,), seed=0))
+    told = "PickSingleYCB-v1 needs files.*: python -m .*download_asset -y PickSingleYCB-v1"
+    with pytest.raises(SimulatorError, match=told):
+        make_simulator(ManiSkillConfig(task="PickSingleYCB-v1"), EnvSlots((0,), seed=0))
     assert sys.stdin.read() == "y\n"
+
+
+@pytest.mark.parametrize(
+    ("task", "uid"),
+    [
+        ("UnitreeH1Stand-v1", "unitree_h1_simplified"),  # a robot
+        ("ReplicaCAD_SceneManipulation-v1", "ReplicaCAD"),  # looked for without asking
+        ("OpenCabinetDoor-v1", "partnet_mobility_cabinet"),
+    ],
+)
+def test_missing_assets_of_each_sort_are_named(
+    task: str, uid: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda _: pytest.fail("it asked"))
+    with pytest.raises(MissingAssets) as caught:
+        make_task(task, obs_mode="state")
+    assert caught.value.command == f"python -m mani_skill.utils.download_asset -y {uid}"
+    assert tasks.missing(task) == caught.value.command
