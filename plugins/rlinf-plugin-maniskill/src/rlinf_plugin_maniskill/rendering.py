@@ -60,10 +60,16 @@ class Camera:
             self.note = find_device(self._backend)
             if self.note:
                 return None
-            task = self._look_alike(task, state)
+            try:
+                task = self._look_alike(task, state)
+            except RuntimeError as error:  # a driver that is there and fails
+                self.note = f"no frames: {error}"
+                return None
         cameras = list(task.scene.human_render_cameras)
-        frame = task.render_rgb_array(cameras[0]) if cameras else task.render_sensors()
-        return np.asarray(frame[0].cpu().numpy())
+        if not cameras:
+            self.note = f"no frames: {self._name} has no camera for people"
+            return None
+        return np.asarray(task.render_rgb_array(cameras[0])[0].cpu().numpy())
 
     def _look_alike(self, task: Any, state: StateId) -> Any:
         """Return a task that has a renderer, in the state of ``task``."""

@@ -24,6 +24,8 @@ def make_simulator(config: ManiSkillConfig, slots: EnvSlots) -> ProcessSimulator
     spaces = make_spaces(config, task)
     states = {"train": config.train_states, "test": config.test_states}
     limit = config.max_episode_steps or task.max_episode_steps
+    if limit is None:
+        raise SimulatorError(f"{config.task} has no time limit of its own; set max_episode_steps")
     return ProcessSimulator(
         slots,
         spaces,

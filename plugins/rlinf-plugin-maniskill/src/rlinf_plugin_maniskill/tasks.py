@@ -43,7 +43,7 @@ class Task:
     Args:
         robots: one or several that act together.
         control_mode: the one that ManiSkill chooses where none is given.
-        max_episode_steps: ManiSkill's own time limit.
+        max_episode_steps: ManiSkill's own time limit; tasks of other modules may have none.
         state: width of the state with everything that a simulator knows, in ``control_mode``.
         sensed: width of what is shown beside images: joints and the hand, no objects.
         cameras: their names.
@@ -54,7 +54,7 @@ class Task:
 
     robots: tuple[str, ...]
     control_mode: str
-    max_episode_steps: int
+    max_episode_steps: int | None
     state: int
     sensed: int
     cameras: tuple[str, ...]
