@@ -199,7 +199,8 @@ def run_json(command: Sequence[str | Path], *, whole: bool = False, timeout: flo
     Raises:
         Failed: it ended with an error, or said nothing.
     """
-    env = environment(PYTHONPATH=str(ROOT))
+    more = os.environ.get("PYTHONPATH")
+    env = environment(PYTHONPATH=os.pathsep.join([str(ROOT), *([more] if more else [])]))
     try:
         done = subprocess.run(
             [str(part) for part in command],

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.bench import BUILD, ROOT, run_json
@@ -18,16 +20,35 @@ from benchmarks.peers.record import summary
 RLINF = [sys.executable, "-c", "from rlinf_core.cli import main; main()"]
 """The command, without relying on where its script was installed."""
 
+CONFIGS = ROOT / "benchmarks" / "configs"
 
-def train(run: str, iterations: int, seed: int, *overrides: str) -> dict[str, Any]:
+
+def train(
+    run: str,
+    iterations: int,
+    seed: int,
+    *overrides: str,
+    picture: Path | None = None,
+    shown: float = 1.0,
+) -> dict[str, Any]:
     """Train a run by the command line; return its summary, and the rate while collecting.
 
     Seconds are those of the whole loop of iterations as the command tells them; the share of an
     iteration that is not in its own ``iteration_s`` (logging, the last checkpoint) is spread over
     all.
+
+    Args:
+        run: a file in ``benchmarks/configs``, or a run that the core brings.
+        iterations: to train for; where there are more, the first does not count for rates.
+        seed: of the run.
+        overrides: of the run file.
+        picture: where to draw the timeline, under the title of its file's name.
+        shown: how many seconds of it, from the end of the first iteration on.
     """
-    output = BUILD / "runs" / f"{run}-{os.getpid()}-{time.monotonic_ns()}"
-    words = ["train", f"benchmarks/configs/{run}.yaml", f"steps={iterations}", f"seed={seed}"]
+    unique = BUILD / "runs" / f"{run}-{os.getpid()}-{time.monotonic_ns()}"
+    output = unique if picture is None else unique / picture.stem.removeprefix("timeline-")
+    path = CONFIGS / f"{run}.yaml"
+    words = ["train", str(path) if path.exists() else run, f"steps={iterations}", f"seed={seed}"]
     options = [*overrides, "--output", str(output), "--json"]
     result = run_json([*RLINF, *words, *options], whole=True)
     lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
@@ -39,10 +60,15 @@ def train(run: str, iterations: int, seed: int, *overrides: str) -> dict[str, An
         count = metrics["episode/count"]
         solved = (metrics["episode/success_once"] or 0.0) * count
         rows.append([metrics["env_steps"], seconds, count, solved])
+    if picture is not None:
+        drawn = ["--picture", str(picture), "--seconds", str(shown)]
+        run_json([*RLINF, "trace", str(output), *drawn, "--json"], whole=True)
     later = lines[1:] or lines  # the first waits for the simulator's processes to start
     steps = rows[-1][0] - (rows[0][0] if len(rows) > 1 else 0)
     return {
         **summary(rows),
+        "iteration_s": statistics.median(line["time"]["iteration_s"] for line in later),
+        "collect_s": statistics.median(line["time"]["collect_s"] for line in later),
         "collect_steps_per_s": steps / sum(line["time"]["collect_s"] for line in later),
         "update_share": sum(line["time"]["update_s"] for line in later)
         / sum(line["time"]["iteration_s"] for line in later),
@@ -70,7 +96,7 @@ def _raw(run: str, chunk: int, steps: int, overrides: Sequence[str]) -> float:
     from rlinf_core.config.validate import load_run
     from rlinf_core.plugins.resolve import load
 
-    loaded = load_run(str(ROOT / "benchmarks" / "configs" / f"{run}.yaml"), overrides)
+    loaded = load_run(str(CONFIGS / f"{run}.yaml"), overrides)
     chosen, count = loaded.components["simulator"], loaded.config.collect.envs
     simulator = load(chosen.component)(chosen.config, EnvSlots(tuple(range(count)), 0, chunk))
     try:

@@ -14,7 +14,9 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 
-ORDER = ("learn", "collect", "first_update", "kernels", "listing")
+ORDER = (
+    "learn", "collect", "pipeline", "flow_overhead", "channel", "first_update", "kernels", "listing"
+)  # fmt: skip
 """Benchmarks in the order of the page; others follow by name."""
 
 INTRODUCTION = """\
@@ -41,7 +43,7 @@ How it is measured:
   same numbers bit for bit, with less work around them. "Same environment" and "peers' code" is the
   environment exactly as peers step it. Only the latter compares trainers alone.
 
-`python3 -m nox -s bench` measures everything anew and takes about an hour;
+`python3 -m nox -s bench` measures everything anew and takes more than an hour;
 `python3 -m nox -s bench -- kernels --quick` tries one in seconds and overwrites nothing. What was
 interrupted goes on where it was. Raw samples are in `benchmarks/results/`. After measuring, run
 `python docs/generate.py`.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import pkgutil
 import subprocess
 import sys
@@ -49,7 +51,7 @@ def test_every_benchmark_can_be_called() -> None:
     from benchmarks import suite
 
     names = [module.name for module in pkgutil.iter_modules(suite.__path__)]
-    assert len(names) == 5
+    assert len(names) == 8
     for name in names:
         assert callable(importlib.import_module(f"benchmarks.suite.{name}").measure)
 
@@ -116,6 +118,80 @@ def test_our_simulator_is_measured_alone_and_in_a_run() -> None:
     trained = ours.train("reach", 2, 0, *small, *few, "evaluation.episodes=1")
     assert trained["steps"] == 16
     assert trained["collect_steps_per_s"] > 0
+
+
+def test_arrays_are_handed_over_and_copied() -> None:
+    from benchmarks.channels import SIZES
+
+    found = json.loads(run("benchmarks.channels.ours", "--quick"))
+    assert found["exchange"].keys() == found["copy"].keys() == SIZES.keys()
+    assert all(0 < seconds < 60 for part in found.values() for seconds in part.values())
+    assert found["copy"]["64 MiB"] > found["copy"]["1 KiB"]
+
+
+def test_the_first_tenth_of_exchanges_does_not_count() -> None:
+    from benchmarks.channels import latency
+
+    put = [0, 1000, 2000, 3000]
+    assert latency(put, [900, 1010, 2020, 3030]) == 20e-9
+
+
+FEW = ("collect={envs: 2, steps: 4}", "update={epochs: 2, minibatch_size: 4}")
+
+
+def test_the_plain_loop_gives_the_numbers_of_the_flow() -> None:
+    # Episodes of three steps: they end, and are truncated, within a collection and across two.
+    options = [*FEW, "simulator.processes=1", "simulator.max_episode_steps=3"]
+    found = json.loads(run("benchmarks.plain", "quickstart", "2", *options).splitlines()[-1])
+    assert found.keys() == {"flow", "plain"}
+    assert min(found.values()) > 0
+
+
+def test_a_plain_loop_that_gives_others_is_found_out() -> None:
+    from benchmarks.plain import compare
+
+    compare(0, {"a": 1.0, "b": math.nan}, {"a": 1.0, "b": math.nan})
+    with pytest.raises(SystemExit, match=r"iteration 3: a is 1\.5, and in the flow 1\.0"):
+        compare(3, {"a": 1.0}, {"a": 1.5})
+
+
+@pytest.fixture
+def busy(monkeypatch: Any, tmp_path: Path) -> None:
+    """Install the benchmarks' own plugin for child processes, as no session of tests does."""
+    from benchmarks.suite.listing import _factory
+
+    source = ROOT / "benchmarks" / "plugins" / "rlinf-plugin-bench" / "src"
+    _factory().Site(tmp_path / "site").add("rlinf-plugin-bench")
+    path = [str(tmp_path / "site"), str(source), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+
+
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize("placement", ["collocated", "hybrid"])
+def test_a_balanced_toy_costs_what_it_is_told_to(tmp_path: Path, placement: str) -> None:
+    from benchmarks import ours
+
+    options = [*FEW, "simulator.milliseconds=5", "model.milliseconds=5"]
+    picture = tmp_path / "toy.png"
+    found = ours.train("busy", 2, 0, f"placement={placement}", *options, picture=picture)
+    assert found["steps"] == 16
+    # Four steps of two environments of both parts take 80 ms in turn, and at least half of that.
+    assert found["collect_s"] >= (0.08 if placement == "collocated" else 0.04)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.usefixtures("busy")
+def test_workers_of_many_slots_sleep(bench: Any, monkeypatch: Any) -> None:
+    from benchmarks.suite import pipeline
+
+    monkeypatch.setattr(pipeline, "STEPS", 4)
+    made = bench()
+    made.quick, made.rounds = True, 1
+    pipeline._bubble(made, 4)
+    result = json.loads(made.write().read_text(encoding="utf-8"))
+    (line,) = result["comparisons"]
+    assert line["others"] == [pytest.approx(8 * 0.04)]  # 4 steps and 4 times acting
+    assert line["ratios"][0] >= 1.0
 
 
 def test_peers_get_the_numbers_of_our_run_file() -> None:

@@ -1,1 +1,1 @@
-"""The peers' environments (``benchmarks/peers/tasks.py``) as a simulator: like against like."""
+"""Components that only benchmarks need: the peers' own environments, and work of a known cost."""

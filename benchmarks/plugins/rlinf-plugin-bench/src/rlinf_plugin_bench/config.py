@@ -1,4 +1,4 @@
-"""Options and facts of the simulator ``peers``; no simulator, no torch."""
+"""Options and facts of what this plugin provides; no simulator, no torch."""
 
 from __future__ import annotations
 
@@ -37,3 +37,22 @@ def make_spaces(task: str) -> Spaces:
 def facts(config: PeersConfig, upstream: Mapping[str, Any]) -> Facts:
     """Return the facts of a configured task."""
     return Facts(parameters=0, bytes=0, spaces=make_spaces(config.task))
+
+
+class BusyConfig(Config):
+    """What one environment costs, each step that it simulates or is acted on."""
+
+    milliseconds: float = Field(default=0.25, ge=0.0)
+    """Of each environment."""
+
+    by: Literal["computing", "sleeping"] = "computing"
+    """Computing takes that much time of a processor; sleeping takes that long and no processor, as
+    waiting for a device of another kind does."""
+
+
+def busy_facts(config: BusyConfig, upstream: Mapping[str, Any]) -> Facts:
+    """Return the facts of the simulator ``busy``, whose world is the toy of the core's tests."""
+    shown = spaces.Dict({"state": spaces.Box(-np.inf, np.inf, (2,), np.float32)})
+    return Facts(
+        parameters=0, bytes=0, spaces=Spaces(shown, spaces.Box(-1.0, 1.0, (2,), np.float32))
+    )

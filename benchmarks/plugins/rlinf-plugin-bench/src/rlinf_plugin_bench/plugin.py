@@ -7,7 +7,7 @@ from rlinf_core.api import Capability, ComponentSpec, hookimpl
 
 @hookimpl
 def rlinf_simulators() -> list[ComponentSpec]:
-    """Provide the simulator ``peers``."""
+    """Provide the simulators ``peers`` and ``busy``."""
     return [
         ComponentSpec(
             name="peers",
@@ -16,5 +16,27 @@ def rlinf_simulators() -> list[ComponentSpec]:
             config="rlinf_plugin_bench.config:PeersConfig",
             facts="rlinf_plugin_bench.config:facts",
             capabilities=[Capability.STATE, Capability.SUCCESS, Capability.ACTION_CHUNK],
+        ),
+        ComponentSpec(
+            name="busy",
+            summary="A toy world whose steps cost what they are told to",
+            target="rlinf_plugin_bench.busy:BusySimulator",
+            config="rlinf_plugin_bench.config:BusyConfig",
+            facts="rlinf_plugin_bench.config:busy_facts",
+            capabilities=[Capability.STATE, Capability.SUCCESS, Capability.ACTION_CHUNK],
+        ),
+    ]
+
+
+@hookimpl
+def rlinf_models() -> list[ComponentSpec]:
+    """Provide the model ``busy``."""
+    return [
+        ComponentSpec(
+            name="busy",
+            summary="A policy of the toy world that costs what it is told to",
+            target="rlinf_plugin_bench.busy:BusyPolicy",
+            config="rlinf_plugin_bench.config:BusyConfig",
+            capabilities=[Capability.STATE, Capability.VALUE, Capability.LOGPROB],
         )
     ]
