@@ -32,6 +32,7 @@ class Client:
         self.name, self._connection, self._memory = name, connection, memory
         self._link = Link(connection, memory)
         self._spans: list[Span] = []
+        self._numbers: dict[str, int] = {}  # of channels, as the switchboard knows them from here
         self._resident = self._asked_to_leave = self._away = False
         self._in_lease = 0
         self.offload: Callable[[], None] = lambda: None
@@ -53,7 +54,8 @@ class Client:
             parcel = self._memory.pack(item)
         try:
             with self.span("wait", name):
-                self._ask((Verb.PUT, name, spec, parcel, key, weight, version), [parcel])
+                number = self._number(name, spec)
+                self._ask((Verb.PUT, number, parcel, key, weight, version), [parcel])
         except (ChannelClosed, ProducerGone):  # it was refused
             self._memory.discard(parcel)
             raise
@@ -64,13 +66,20 @@ class Client:
         """Take one item, or items by weight, waiting for them."""
         hash(key)
         with self.span("wait", name):
-            (parcels,) = self._ask((Verb.GET, name, spec, key, weight, version))
+            (parcels,) = self._ask((Verb.GET, self._number(name, spec), key, weight, version))
         with self.span("transfer", name):
             return [self._memory.unpack(parcel) for parcel in parcels]
 
     def close_channel(self, name: str, spec: ChannelSpec) -> None:
         """End a stream."""
-        self._ask((Verb.CLOSE, name, spec))
+        self._ask((Verb.CLOSE, self._number(name, spec)))
+
+    def _number(self, name: str, spec: ChannelSpec) -> int:
+        """Return a channel's number, naming it the first time: what it is travels only once."""
+        if name not in self._numbers:
+            self._send((Verb.NAME, name, spec))
+            self._numbers[name] = len(self._numbers)
+        return self._numbers[name]
 
     # --- leases ----------------------------------------------------------------------------------
 

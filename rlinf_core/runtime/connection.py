@@ -7,8 +7,11 @@ import pickle
 import select
 import socket
 import struct
+from array import array
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+_ROOM = socket.CMSG_SPACE(64 * array("i").itemsize)  # for descriptors that come with a message
 
 
 class Failure(NamedTuple):
@@ -29,7 +32,8 @@ class Connection:
         payload = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         head = struct.pack("!Q", len(payload))
         # in one piece, so that who is stopped meanwhile leaves no half of a small message behind
-        sent = socket.send_fds(self._socket, [head, payload], list(fds))
+        beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))] if fds else []
+        sent = self._socket.sendmsg([head, payload], beside)
         if sent < len(head) + len(payload):
             self._socket.sendall((head + payload)[sent:])
 
@@ -48,7 +52,8 @@ class Connection:
     def receive(self) -> Any:
         """Wait for one message. Raises ``EOFError`` where the other end is gone."""
         try:
-            head, self.fds, _, _ = socket.recv_fds(self._socket, 8, 64)
+            head, beside, _, _ = self._socket.recvmsg(8, _ROOM)
+            self.fds = [fd for *_, data in beside for fd in array("i", data)]
             for fd in self.fds:
                 os.set_inheritable(fd, False)
             (size,) = struct.unpack("!Q", head + self._read(8 - len(head)))
@@ -62,6 +67,8 @@ class Connection:
             piece = self._socket.recv(min(size - len(payload), 1 << 20))
             if not piece:
                 raise EOFError("the other end is gone")
+            if len(piece) == size:
+                return piece
             payload += piece
         return bytes(payload)
 

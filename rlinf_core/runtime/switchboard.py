@@ -34,10 +34,11 @@ from rlinf_core.runtime.queue import ItemQueue, Request
 class Verb(enum.Enum):
     """What a message is about."""
 
-    # from a worker or the driver
-    PUT = enum.auto()  # channel, spec, parcel, key, weight, version -> DONE
-    GET = enum.auto()  # channel, spec, key, weight, version -> ITEMS
-    CLOSE = enum.auto()  # channel, spec -> DONE
+    # from a worker or the driver; channels are numbered in the order in which it named them
+    NAME = enum.auto()  # channel, spec; not answered
+    PUT = enum.auto()  # number of a channel, parcel, key, weight, version -> DONE
+    GET = enum.auto()  # number of a channel, key, weight, version -> ITEMS
+    CLOSE = enum.auto()  # number of a channel -> DONE
     ENTER = enum.auto()  # devices, order -> DONE, when they are free
     LEFT = enum.auto()  # not answered: devices are free
     BYE = enum.auto()  # not answered: what follows is no failure
@@ -52,11 +53,15 @@ class Verb(enum.Enum):
     LEAVE = enum.auto()  # not asked for: free the devices and say LEFT
 
 
+_UNANSWERED = (Verb.NAME, Verb.LEFT, Verb.BYE)
+
+
 @dataclass(eq=False)
 class _Client:
     name: str
     link: Link
     order: int
+    channels: list[tuple[str, ChannelSpec]] = field(default_factory=list)
     wrote: set[str] = field(default_factory=set)
     leaves: bool = False
 
@@ -99,6 +104,7 @@ class Switchboard:
         self._entering: set[str] = set()  # who waits for a lease
         self._cancelled = False
         self._verbs: dict[Verb, Callable[..., None]] = {
+            Verb.NAME: self._name,
             Verb.PUT: self._put,
             Verb.GET: self._get,
             Verb.CLOSE: self._close,
@@ -151,7 +157,7 @@ class Switchboard:
         except (EOFError, OSError):
             self._lose(client)
             return
-        if self._cancelled and verb not in (Verb.LEFT, Verb.BYE):
+        if self._cancelled and verb not in _UNANSWERED:
             self._answer(client, Verb.CANCELLED)
             return
         try:
@@ -185,7 +191,11 @@ class Switchboard:
 
     # --- channels --------------------------------------------------------------------------------
 
-    def _channel(self, name: str, spec: ChannelSpec) -> _Channel:
+    def _name(self, client: _Client, name: str, spec: ChannelSpec) -> None:
+        client.channels.append((name, spec))
+
+    def _channel(self, client: _Client, number: int) -> _Channel:
+        name, spec = client.channels[number]
         if name not in self._channels:
             self._channels[name] = _Channel(name, spec, self._segments.free)
         return self._channels[name]
@@ -193,34 +203,32 @@ class Switchboard:
     def _put(
         self,
         client: _Client,
-        name: str,
-        spec: ChannelSpec,
+        number: int,
         parcel: Parcel,
         key: Any,
         weight: float,
         version: int | None,
     ) -> None:
-        client.wrote.add(name)
-        channel = self._channel(name, spec)
+        client.wrote.add(client.channels[number][0])
+        channel = self._channel(client, number)
         channel.puts.append(_Put(client, parcel, key, weight, version))
         self._progress(channel)
 
     def _get(
         self,
         client: _Client,
-        name: str,
-        spec: ChannelSpec,
+        number: int,
         key: Any,
         weight: float | None,
         version: int | None,
     ) -> None:
-        channel = self._channel(name, spec)
+        channel = self._channel(client, number)
         channel.queue.announce(version)
         channel.gets.append((client, channel.queue.ask(client.name, key, weight)))
         self._progress(channel)
 
-    def _close(self, client: _Client, name: str, spec: ChannelSpec) -> None:
-        channel = self._channel(name, spec)
+    def _close(self, client: _Client, number: int) -> None:
+        channel = self._channel(client, number)
         channel.queue.close()
         self._answer(client, Verb.DONE)
         self._progress(channel)
@@ -229,16 +237,20 @@ class Switchboard:
         """Let in what there is room for, and hand out what was asked for; readers first."""
         moved = True
         while moved:
-            moved = False
-            for get in [get for get in channel.gets if get[1].settled]:
-                channel.gets.remove(get)
-                self._deliver(*get)
-                moved = True
+            moved = self._hand_out(channel)
             for put in list(channel.puts):
                 if channel.queue.room(put.key):
                     channel.puts.remove(put)
                     self._let_in(channel, put)
                     moved = True
+
+    def _hand_out(self, channel: _Channel) -> bool:
+        """Deliver what has been settled; return whether anything was."""
+        settled = [get for get in channel.gets if get[1].settled]
+        for get in settled:
+            channel.gets.remove(get)
+            self._deliver(*get)
+        return bool(settled)
 
     def _deliver(self, client: _Client, request: Request) -> None:
         if request.error is not None:
@@ -253,6 +265,7 @@ class Switchboard:
         except RuntimeFailure as error:
             self._answer(put.client, Verb.FAILED, error)
         else:
+            self._hand_out(channel)  # a reader waits longer for it than the writer for its answer
             self._answer(put.client, Verb.DONE)
 
     # --- leases ----------------------------------------------------------------------------------
