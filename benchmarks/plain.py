@@ -31,9 +31,9 @@ from rlinf_core.runs.embodied import EmbodiedRun
 from rlinf_core.runs.session import open_runtime
 from rlinf_core.runs.workers.build import policy_factory
 from rlinf_core.runs.workers.stage import Stage
-from rlinf_core.runs.workers.training import _SHUFFLE as SHUFFLE
 
 OUTCOME = ("reward", "terminated", "truncated", "success", "valid")
+SHUFFLE = 2  # the stream of the run's seed that shuffles rows
 
 
 class PlainRun:

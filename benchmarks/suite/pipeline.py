@@ -37,7 +37,13 @@ def measure(quick: bool) -> Bench:
         "Pipelines",
         quick,
         rounds=3,
-        settings={"slots": SLOTS, "rows": ROWS, "sleep_ms": SLEEP, "steps": STEPS, "note": NOTE},
+        settings={
+            "slots": list(SLOTS),
+            "rows": ROWS,
+            "sleep_ms": SLEEP,
+            "steps": STEPS,
+            "note": NOTE,
+        },
     )
     _balanced(bench)
     for slots in SLOTS[:1] if quick else SLOTS:
@@ -78,9 +84,8 @@ def _bubble(bench: Bench, slots: int) -> None:
     half = slots // 2  # processes that simulate, and as many that act
     envs = half * STAGES * ROWS
     each = ROWS * SLEEP / 1e3  # seconds that a stage is simulated, or acted on
-    # Each of a stage's observations is acted on, and the last is valued.
-    work = half * STAGES * each * (STEPS + STEPS + 1)
-    chain = each * (STEPS + STEPS + 1)
+    chain = 2 * STEPS * each  # acted on, then simulated, again and again
+    work = half * STAGES * chain
     shortest = max(work / slots, chain)
     overrides = [
         f"cluster.devices={slots} x cpu",

@@ -214,11 +214,13 @@ class TrainingWorker(Worker):
         generator = torch.Generator()
         generator.manual_seed(stream_seed(self._seed, _SHUFFLE, *order))
         shuffled = units[torch.randperm(len(units), generator=generator)].flatten()  # [T*N]
-        for chosen in torch.split(shuffled, self._minibatch_size):
-            step, env = chosen // len(envs), chosen % len(envs) + envs.start  # [B] each
-            column = env - _envs(rows).start
-            own = (column >= 0) & (column < width)
-            yield flat.rows((step * width + column)[own]) if own.any() else _nothing(flat)
+        step, column = shuffled // len(envs), shuffled % len(envs) + envs.start - _envs(rows).start
+        own, places = (column >= 0) & (column < width), step * width + column  # [T*N] each
+        mine = len(envs) == width  # all of them, as with one worker
+        for start in range(0, len(shuffled), self._minibatch_size):
+            part = slice(start, start + self._minibatch_size)
+            chosen = places[part] if mine else places[part][own[part]]
+            yield flat.rows(chosen) if len(chosen) else _nothing(flat)
 
     def _counts(self, minibatch: Batch) -> Counts:
         valid = minibatch["valid"]  # [B, C]

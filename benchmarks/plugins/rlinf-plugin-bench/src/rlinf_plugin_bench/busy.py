@@ -10,7 +10,7 @@ from rlinf_core.api import Act, Batch, Draws, EnvSlots, Mode, Spaces, Step
 from rlinf_core.testing import ToyConfig, ToyPolicy, ToySimulator
 from rlinf_plugin_bench.config import BusyConfig
 
-HORIZON = 100  # steps of an episode
+HORIZON = 20  # steps of an episode
 
 
 def work(config: BusyConfig, environments: int) -> None:
@@ -38,7 +38,7 @@ class BusySimulator(ToySimulator):
 
 
 class BusyPolicy(ToyPolicy):
-    """The toy's policy, where acting costs something; learning does not."""
+    """The toy's policy, where acting costs something; asking for values and learning do not."""
 
     def __init__(self, config: BusyConfig, spaces: Spaces, chunk: int) -> None:
         super().__init__(config, spaces, chunk)
@@ -46,5 +46,6 @@ class BusyPolicy(ToyPolicy):
 
     def act(self, obs: Batch, draws: Draws | None, mode: Mode) -> Act:
         """Work, and act."""
-        work(self._cost, len(obs))
+        if mode is not Mode.VALUE:
+            work(self._cost, len(obs))
         return super().act(obs, draws, mode)
