@@ -18,7 +18,13 @@ nox.options.reuse_existing_virtualenvs = True
 
 PLUGINS = sorted(str(path) for path in Path("plugins").glob("rlinf-plugin-*"))
 LARGE = {"plugins/rlinf-plugin-maniskill"}  # its simulator takes half a gigabyte
-TEST_TOOLS = ["pytest>=8,<10", "hypothesis>=6,<7", "pytest-timeout>=2,<3", "jsonschema>=4.23,<5"]
+TEST_TOOLS = [
+    "pytest>=8,<10",
+    "hypothesis>=6,<7",
+    "pytest-timeout>=2,<3",
+    "jsonschema>=4.23,<5",
+    "hatchling>=1.25,<2",  # installs what ``rlinf plugins new`` makes, without an index
+]
 # One thread per process: the machine's cores belong to the simulators.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 
