@@ -17,10 +17,10 @@ from typing import Any
 from rlinf_core.api import Readiness
 
 INSTALL = (
-    "install a Vulkan driver: a GPU's own, or Mesa 23 or newer for the processor (Debian 12: "
+    "install a Vulkan driver: a GPU's own, or a newer Mesa than 22 for the processor (Debian 12: "
     "apt-get install libvulkan1 mesa-vulkan-drivers/bookworm-backports "
     "libdrm2/bookworm-backports libdrm-amdgpu1/bookworm-backports, with bookworm-backports among "
-    "apt's sources; Debian 13, Ubuntu 24.04: apt-get install libvulkan1 mesa-vulkan-drivers)"
+    "apt's sources; later ones: apt-get install libvulkan1 mesa-vulkan-drivers)"
 )
 
 
