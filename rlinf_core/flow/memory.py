@@ -181,16 +181,16 @@ def _unable(run: Run, pool: Pool) -> list[str]:
 
 
 def _turns(run: Run, arrangement: Arrangement, pools: list[Pool]) -> Iterator[Problem]:
-    training = [process.devices for process in arrangement.groups.get("training", ())]
-    shared = {device for devices in training for device in devices if _count(training, device) > 1}
+    learners = len(arrangement.groups.get("training", ()))
     for pool in pools:
-        if pool.sharing == "turns" and shared:
+        if pool.sharing == "turns" and "training" in pool.parts and learners > 1:
             line = suggest("cluster.sharing", "resident")
+            # One would keep its device while it waits for another that waits for a device.
             text = (
-                f"several training processes would take turns on {min(map(str, shared))}, and each "
-                "waits for the others' gradients while it is there"
+                f"{learners} training processes would take turns on {pool.name}, and each waits "
+                "for the others' gradients while it is there"
             )
-            yield Problem("cluster.sharing", text, f"wanted {line}, or a device each", (line,))
+            yield Problem("cluster.sharing", text, f"wanted {line}, or one of them", (line,))
             return
         for name in _unable(run, pool) if pool.sharing == "turns" else ():
             who = describe(run.components[OWNERS[name]].component)
@@ -198,10 +198,6 @@ def _turns(run: Run, arrangement: Arrangement, pools: list[Pool]) -> Iterator[Pr
             text = f"{name} would take turns on {pool.name}, and {who} does not declare 'offload'"
             yield Problem("cluster.sharing", text, f"wanted {line}, or another device", (line,))
             return
-
-
-def _count(processes: list[tuple[Device, ...]], device: Device) -> int:
-    return sum(device in devices for devices in processes)
 
 
 def takes_turns(run: Run, arrangement: Arrangement) -> frozenset[str]:
