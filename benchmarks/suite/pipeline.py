@@ -14,10 +14,9 @@ from benchmarks.bench import BUILD, ROOT, Bench
 from benchmarks.tasks import TASKS
 
 SLOTS = (2, 4, 8)
-STAGES = 2  # that the planner chooses, where simulation and rollout lie apart
-ROWS = 2  # environments of a stage
-SLEEP = 20.0  # milliseconds of each, 40 a stage: a large policy, or a world that is rendered
-STEPS = 40  # of each environment in an iteration
+STAGES = 4  # the planner would choose 2, where nothing is left to do while an item travels
+SLEEP = 100.0  # milliseconds of a stage: a policy of billions of parameters, a rendered world
+STEPS = 30  # of each environment in an iteration
 
 PLACEMENTS = ("collocated", "disaggregated", "hybrid")
 
@@ -39,7 +38,7 @@ def measure(quick: bool) -> Bench:
         rounds=3,
         settings={
             "slots": list(SLOTS),
-            "rows": ROWS,
+            "stages": STAGES,
             "sleep_ms": SLEEP,
             "steps": STEPS,
             "note": NOTE,
@@ -47,7 +46,8 @@ def measure(quick: bool) -> Bench:
     )
     _balanced(bench)
     for slots in SLOTS[:1] if quick else SLOTS:
-        _bubble(bench, slots)
+        _bubble(bench, slots, STAGES)
+    _bubble(bench, SLOTS[0], 2)
     _placements(bench, "quick start", "quickstart", 3 if quick else 10, ())
     for task in TASKS[1:]:  # the quick start is the first
         if reason := task.missing():
@@ -79,19 +79,18 @@ def _balanced(bench: Bench) -> None:
     )  # fmt: skip
 
 
-def _bubble(bench: Bench, slots: int) -> None:
+def _bubble(bench: Bench, slots: int, stages: int) -> None:
     """Set the time of collecting against the shortest schedule."""
     half = slots // 2  # processes that simulate, and as many that act
-    envs = half * STAGES * ROWS
-    each = ROWS * SLEEP / 1e3  # seconds that a stage is simulated, or acted on
-    chain = 2 * STEPS * each  # acted on, then simulated, again and again
-    work = half * STAGES * chain
+    envs = half * stages  # one in each stage
+    chain = 2 * STEPS * SLEEP / 1e3  # seconds: acted on, then simulated, again and again
+    work = half * stages * chain
     shortest = max(work / slots, chain)
     overrides = [
         f"cluster.devices={slots} x cpu",
         "cluster.runtime=processes",
         f"placement={{simulation: 0-{half - 1}, rollout: {half}-{slots - 1}, training: 'all:1'}}",
-        f"collect={{envs: {envs}, steps: {STEPS}}}",
+        f"collect={{envs: {envs}, steps: {STEPS}, stages: {stages}}}",
         f"update.minibatch_size={envs * STEPS}",
         *(
             f"{part}.{option}"
@@ -102,14 +101,15 @@ def _bubble(bench: Bench, slots: int) -> None:
     seconds = []
     for number in range(bench.rounds):
         found = bench.sample(
-            f"sleeping toy, {slots} slots",
+            f"sleeping toy, {slots} slots, {stages} stages",
             number,
             lambda: ours.train("busy", 2 if bench.quick else 3, 0, *overrides),
         )
         seconds.append(found and found["collect_s"])
     bench.compare(
-        f"sleeping toy, {slots} slots, collecting", "s", seconds,
-        "the shortest schedule", [shortest] * bench.rounds, at_most=1.05,
+        f"sleeping toy, {slots} slots, {stages} stages, collecting", "s", seconds,
+        "the shortest schedule", [shortest] * bench.rounds,
+        at_most=1.05 if stages == STAGES else None,
     )  # fmt: skip
 
 

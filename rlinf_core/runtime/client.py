@@ -1,7 +1,8 @@
 """A worker's, or the driver's, end of the switchboard: channels and leases.
 
 One request is under way at a time. While it waits for the answer, a worker that is asked to leave
-its devices does so, but never within a lease: then it leaves when the lease ends.
+its devices does so, but never within a lease: then it leaves when the lease ends. A put into a
+channel that had room goes on without its answer, which is heard before anything else is asked.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class Client:
         self._numbers: dict[str, int] = {}  # of channels, as the switchboard knows them from here
         self._resident = self._asked_to_leave = self._away = False
         self._in_lease = 0
+        self._room: set[int] = set()  # channels that could take one more after the last put
+        self._under_way: tuple[int, Parcel] | None = None  # a put whose answer is yet to be heard
         self.offload: Callable[[], None] = lambda: None
 
     # --- channels --------------------------------------------------------------------------------
@@ -48,17 +51,39 @@ class Client:
         weight: float,
         version: int | None,
     ) -> None:
-        """Add an item to a channel, waiting for room."""
+        """Add an item to a channel, waiting for room.
+
+        Where there was room, it returns before it is known what became of the item: a refusal is
+        raised by the next request, or by :meth:`settle`.
+        """
         hash(key)  # or a TypeError here and not in the switchboard
         with self.span("transfer", name):
             parcel = self._memory.pack(item)
+        with self.span("wait", name):
+            self.settle()
+            number = self._number(name, spec)
+            self._send((Verb.PUT, number, parcel, key, weight, version), [parcel])
+            self._under_way = number, parcel
+            if number not in self._room:
+                self.settle()
+
+    def settle(self) -> None:
+        """Hear what became of the last put.
+
+        Raises:
+            ChannelClosed, ProducerGone: it was refused.
+        """
+        if self._under_way is None:
+            return
+        (number, parcel), self._under_way = self._under_way, None
+        self._room.discard(number)
         try:
-            with self.span("wait", name):
-                number = self._number(name, spec)
-                self._ask((Verb.PUT, number, parcel, key, weight, version), [parcel])
-        except (ChannelClosed, ProducerGone):  # it was refused
+            (room,) = self._answer()
+        except (ChannelClosed, ProducerGone):
             self._memory.discard(parcel)
             raise
+        if room:
+            self._room.add(number)
 
     def get(
         self, name: str, spec: ChannelSpec, key: Any, weight: float | None, version: int | None
@@ -72,7 +97,9 @@ class Client:
 
     def close_channel(self, name: str, spec: ChannelSpec) -> None:
         """End a stream."""
-        self._ask((Verb.CLOSE, self._number(name, spec)))
+        number = self._number(name, spec)
+        self._ask((Verb.CLOSE, number))
+        self._room.discard(number)
 
     def _number(self, name: str, spec: ChannelSpec) -> int:
         """Return a channel's number, naming it the first time: what it is travels only once."""
@@ -109,6 +136,7 @@ class Client:
         """Leave the devices if that was asked for meanwhile."""
         if self._in_lease:
             return
+        self.settle()
         if self._asked_to_leave:
             self._go()
         while self._connection.wait(0):
@@ -139,10 +167,14 @@ class Client:
             self._send((Verb.BYE,))
         self._connection.close()
 
-    def _ask(self, message: object, parcels: Sequence[Parcel] = ()) -> Sequence[Any]:
+    def _ask(self, message: object) -> Sequence[Any]:
+        self.settle()
         if self._asked_to_leave:  # within a lease that has ended since
             self.obey()
-        self._send(message, parcels)
+        self._send(message)
+        return self._answer()
+
+    def _answer(self) -> Sequence[Any]:
         while (answer := self._hear()) is None:
             pass
         verb, *content = answer

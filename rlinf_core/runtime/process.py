@@ -129,6 +129,7 @@ class _Process:
         args, kwargs = self._memory.unpack(parcel)
         began = time.monotonic_ns()
         result = method(*args, **kwargs)
+        self._client.settle()
         ended = time.monotonic_ns()
         call = Span(self._assignment.name, "call", name, began, ended, take_notes(worker))
         spans = [call, *self._client.spans()]

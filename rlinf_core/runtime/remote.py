@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlinf_core.errors import ProducerGone, RuntimeFailure, WorkerFailed
 from rlinf_core.runtime.baton import Cancelled
 from rlinf_core.runtime.client import Client
 from rlinf_core.runtime.connection import Connection
-from rlinf_core.runtime.link import Link, Parcel
+from rlinf_core.runtime.link import Link
 from rlinf_core.runtime.process import Assignment
 from rlinf_core.runtime.zygote import Child
 
@@ -176,9 +176,21 @@ class DriverClient(Client):
         super().__init__("driver", connection, runtime.memory)
         self._runtime = runtime
 
-    def _ask(self, message: object, parcels: Sequence[Parcel] = ()) -> Sequence[Any]:
+    def put(self, *arguments: Any) -> None:
+        """Add an item, and hear what became of it: the driver may never ask anything more."""
+        with self._explained():
+            super().put(*arguments)
+            self.settle()
+
+    def _ask(self, message: object) -> Sequence[Any]:
+        with self._explained():
+            return super()._ask(message)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Raise why nobody answers, and not only that."""
         try:
-            return super()._ask(message, parcels)
+            yield
         except Cancelled:
             self._runtime.why()
             raise RuntimeFailure("the runtime was closed meanwhile") from None

@@ -36,7 +36,7 @@ class Verb(enum.Enum):
 
     # from a worker or the driver; channels are numbered in the order in which it named them
     NAME = enum.auto()  # channel, spec; not answered
-    PUT = enum.auto()  # number of a channel, parcel, key, weight, version -> DONE
+    PUT = enum.auto()  # number of a channel, parcel, key, weight, version -> DONE, room for more?
     GET = enum.auto()  # number of a channel, key, weight, version -> ITEMS
     CLOSE = enum.auto()  # number of a channel -> DONE
     ENTER = enum.auto()  # devices, order -> DONE, when they are free
@@ -266,7 +266,7 @@ class Switchboard:
             self._answer(put.client, Verb.FAILED, error)
         else:
             self._hand_out(channel)  # a reader waits longer for it than the writer for its answer
-            self._answer(put.client, Verb.DONE)
+            self._answer(put.client, Verb.DONE, channel.queue.room(put.key))
 
     # --- leases ----------------------------------------------------------------------------------
 

@@ -308,3 +308,12 @@ def test_what_is_too_old_or_refused_gives_its_memory_back(runtime):
     with pytest.raises(ChannelClosed):
         channel.put(np.ones(10**6))
     assert runtime.memory._arena.taken == 0
+
+
+def test_a_refused_put_that_nobody_waited_for_fails_its_call(runtime):
+    stream = runtime.channel("stream", ChannelSpec(capacity=4))
+    group = runtime.launch(WorkerSpec("writer", "rlinf_core.testing.workers:Helper"))
+    group.call("put_all", stream, ["one"]).wait()  # it is told that there is room for more
+    stream.close()
+    with pytest.raises(WorkerFailed, match=r"put_all failed: ChannelClosed: put into .*'stream'"):
+        group.call("put_all", stream, ["two"]).wait()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from rlinf_core.data.batch import Batch
 from rlinf_core.data.draws import Draws, DrawsAhead
@@ -104,11 +103,13 @@ class RolloutWorker(Worker):
         for step in range(steps):
             for key in mine:
                 message = observations.get(key=key)
-                builder = builders[key]
-                if step:
-                    self._outcome(builder, message)
                 numbers = draws[key].at(message["env"].tolist(), first_step + step)
-                actions.put(self._act(builder, message, first_step + step, numbers), key=key)
+                act = self._act(message, numbers)
+                actions.put(act.actions, key=key)
+                # what is left is done while the simulator goes on
+                if step:
+                    self._outcome(builders[key], message)
+                self._keep(builders[key], message, first_step + step, act)
         for key in mine:
             message = observations.get(key=key)
             self._outcome(builders[key], message)
@@ -150,22 +151,22 @@ class RolloutWorker(Worker):
         with self.lease():
             return self._engine.act(obs, draws, mode)
 
-    def _act(self, builder: TrajectoryBuilder, message: Batch, step: int, draws: Draws) -> Tensor:
-        ids = message["env"]  # [n]
-        numbers = torch.full_like(ids, step)  # [n]
+    def _act(self, message: Batch, draws: Draws) -> Act:
         act = self._infer(message["obs"], draws, Mode.SAMPLE)
         self._check(act, len(message))
-        assert act.actions is not None
+        return act
+
+    def _keep(self, builder: TrajectoryBuilder, message: Batch, step: int, act: Act) -> None:
+        ids = message["env"]  # [n]
         builder.act(
             obs=message["obs"],
             replay=act.replay,
             logp=act.logp,
             value=act.value,
             env=ids,
-            step=numbers,
-            version=torch.full_like(ids, self._engine.version),
+            step=torch.full_like(ids, step),  # [n]
+            version=torch.full_like(ids, self._engine.version),  # [n]
         )
-        return act.actions
 
     def _check(self, act: Act, rows: int) -> None:
         """Refuse an act that breaks the contract, before it spreads."""
