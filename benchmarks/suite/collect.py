@@ -24,7 +24,7 @@ def measure(quick: bool) -> Bench:
         "collect",
         "Collecting",
         quick,
-        rounds=5,
+        rounds=3,
         settings={"steps_of_each_environment": steps, "environments": list(WIDTHS)},
     )
     for task in TASKS:

@@ -34,7 +34,7 @@ def measure(quick: bool) -> Bench:
         "learn",
         "Learning a task",
         quick,
-        rounds=3,
+        rounds=2,
         settings={
             "iterations": {task.name: _iterations(task, quick) for task in TASKS},
             "tasks": {task.name: task.options() for task in TASKS},

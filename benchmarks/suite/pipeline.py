@@ -17,15 +17,18 @@ SLOTS = (2, 4, 8)
 STAGES = 4  # the planner would choose 2, where nothing is left to do while an item travels
 SLEEP = 100.0  # milliseconds of a stage: a policy of billions of parameters, a rendered world
 STEPS = 30  # of each environment in an iteration
+PARTS = ("simulator", "model")
+ENVS = 16  # of the balanced toy
+COSTS = {20.0: 40, 5.0: 100}  # milliseconds of a balanced toy's step, and steps of an iteration
 
 PLACEMENTS = ("collocated", "disaggregated", "hybrid")
 
 NOTE = (
-    "A balanced toy: a stage's step takes its simulator 5 ms of a processor, and so does acting on "
-    "it. Where workers sleep instead, two processors stand for any number of devices: the shortest "
-    "schedule is the larger of all work divided by the devices and the longest chain of steps that "
-    "wait for each other. With *disaggregated* and *hybrid* each worker has a process; on a "
-    "machine with few cores that may cost more than it gains."
+    "A balanced toy: a stage's step takes its simulator so many milliseconds of a processor, and "
+    "so does acting on it. Where workers sleep instead, two processors stand for any number of "
+    "devices: the shortest schedule is the larger of all work divided by the devices and the "
+    "longest chain of steps that wait for each other. With *disaggregated* and *hybrid* each "
+    "worker has a process; on a machine with few cores that may cost more than it gains."
 )
 
 
@@ -44,7 +47,8 @@ def measure(quick: bool) -> Bench:
             "note": NOTE,
         },
     )
-    _balanced(bench)
+    for cost, steps in COSTS.items():
+        _balanced(bench, cost, steps)
     for slots in SLOTS[:1] if quick else SLOTS:
         _bubble(bench, slots, STAGES)
     _bubble(bench, SLOTS[0], 2)
@@ -58,22 +62,24 @@ def measure(quick: bool) -> Bench:
     return bench
 
 
-def _balanced(bench: Bench) -> None:
+def _balanced(bench: Bench, cost: float, steps: int) -> None:
     """Set a pipeline of processes against the same parts in turn."""
     rates: dict[str, list[float | None]] = {"hybrid": [], "collocated": []}
+    options = [f"collect={{envs: {ENVS}, steps: {steps}}}", f"update.minibatch_size={steps * ENVS}"]
+    options += [f"{part}.milliseconds={2 * cost / ENVS}" for part in PARTS]  # in two stages
     for number in range(bench.rounds):
         for mode, samples in rates.items():
             found = bench.sample(
-                f"balanced toy, {mode}",
+                f"balanced toy, {cost:g} ms, {mode}",
                 number,
                 lambda m=mode: ours.train(
-                    "busy", 2 if bench.quick else 4, 0, f"placement={m}",
+                    "busy", 2 if bench.quick else 4, 0, f"placement={m}", *options,
                     picture=_picture(bench, f"timeline-toy-{m}"), shown=0.2,
                 ),
             )  # fmt: skip
             samples.append(found and 1 / found["iteration_s"])
     bench.compare(
-        "balanced toy, hybrid in two processes", "iterations/s", rates["hybrid"],
+        f"balanced toy of {cost:g} ms, hybrid in two processes", "iterations/s", rates["hybrid"],
         "collocated, in turn", rates["collocated"], at_least=1.7,
         note="at most 2",
     )  # fmt: skip
@@ -94,7 +100,7 @@ def _bubble(bench: Bench, slots: int, stages: int) -> None:
         f"update.minibatch_size={envs * STEPS}",
         *(
             f"{part}.{option}"
-            for part in ("simulator", "model")
+            for part in PARTS
             for option in ("by=sleeping", f"milliseconds={SLEEP}")
         ),
     ]
