@@ -8,6 +8,7 @@ wrong, 1 where the run failed.
 from __future__ import annotations
 
 import difflib
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -109,7 +110,11 @@ class CheckpointError(RequestError):
     """A checkpoint, or any that is whole, cannot be read or does not fit."""
 
 
-class CheckpointWriteError(RlinfError):
+class WriteError(RlinfError, OSError):
+    """A file cannot be written: no room, no right, a failing disk. What was there before stays."""
+
+
+class CheckpointWriteError(WriteError):
     """A checkpoint cannot be written; the run ends, older checkpoints stay."""
 
 
@@ -118,13 +123,32 @@ class RuntimeFailure(RlinfError):
 
 
 class WorkerFailed(RuntimeFailure):
-    """A worker raised or died: ``group``, ``rank`` and ``method`` say where, ``cause`` why."""
+    """A worker raised, died or took too long.
 
-    def __init__(self, group: str, rank: int, method: str, cause: BaseException) -> None:
-        self.group, self.rank, self.method, self.cause = group, rank, method, cause
+    Attributes:
+        group: name of its group.
+        rank: its number in there.
+        method: that it was at; "start" before any, "idle" between two.
+        cause: why: what it raised, or a :class:`WorkerDied` or :class:`DeadlineExceeded`.
+        log: the last lines that it wrote to its standard output and error; "" where it wrote none.
+    """
+
+    def __init__(
+        self, group: str, rank: int, method: str, cause: BaseException, log: str = ""
+    ) -> None:
+        self.group, self.rank, self.method, self.cause, self.log = group, rank, method, cause, log
         if isinstance(cause, RequestError | WeightSyncError):  # what was asked for cannot work
             self.exit_code = 2
-        super().__init__(f"{group}[{rank}].{method} failed: {type(cause).__name__}: {cause}")
+        said = f"\nIt said last:\n{textwrap.indent(log, '  ')}" if log else ""
+        super().__init__(f"{group}[{rank}].{method} failed: {type(cause).__name__}: {cause}{said}")
+
+
+class WorkerDied(RuntimeFailure):
+    """A worker's process ended by itself or was killed; the text says by which signal or status."""
+
+
+class DeadlineExceeded(RuntimeFailure):
+    """A worker took longer for a call, or for its start, than it may; its process was killed."""
 
 
 class ChannelClosed(RuntimeFailure):

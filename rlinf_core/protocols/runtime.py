@@ -15,6 +15,21 @@ from rlinf_core.specs import ComponentRef
 
 
 @dataclass(frozen=True)
+class Deadlines:
+    """How many seconds the workers of a group may take; what takes longer is a failure.
+
+    Args:
+        start: from the launch of a worker until it is made: its imports and its constructor.
+        call: a call of any method that ``methods`` does not name, waiting included.
+        methods: the same for single methods, by name.
+    """
+
+    start: float = 300.0
+    call: float = 3600.0
+    methods: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class WorkerSpec:
     """What is needed to make the workers of one group, wherever they run.
 
@@ -24,12 +39,17 @@ class WorkerSpec:
         arguments: keyword arguments of its constructor; plain data, refs and specs.
         takes_turns: whether it shares its devices by turns: it computes only within
             ``Worker.lease``, and offloads where another group wants the device.
+        deadlines: how long it may take for what.
+        restarts: how many of its workers may fail, in all, before the run does: so often
+            :meth:`Runtime.recover` makes them anew.
     """
 
     name: str
     target: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     takes_turns: bool = False
+    deadlines: Deadlines = Deadlines()
+    restarts: int = 0
 
 
 class Span(NamedTuple):
@@ -187,6 +207,21 @@ class Runtime(Protocol):
         """Return what workers did and waited for since the last call of this method.
 
         Spans of a call are there once its future is done.
+        """
+        ...
+
+    def recover(self) -> list[tuple[str, int]]:
+        """Make failed workers anew, after a wait raised :class:`WorkerFailed`, and go on.
+
+        What every other worker is at is ended, and its future never has a result; channels are
+        empty and open. Nobody else loses what it holds. The new workers hold nothing: whatever
+        calls made the old ones what they were are the run's to repeat.
+
+        Returns:
+            Group and rank of each worker that was made anew.
+
+        Raises:
+            WorkerFailed: the failure once more, where its group may not restart any more.
         """
         ...
 

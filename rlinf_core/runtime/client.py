@@ -13,11 +13,11 @@ from typing import Any
 
 from rlinf_core.errors import ChannelClosed, ProducerGone
 from rlinf_core.protocols.runtime import ChannelSpec, Span
-from rlinf_core.runtime.baton import Cancelled
+from rlinf_core.runtime.baton import Cancelled, Dropped
 from rlinf_core.runtime.connection import Connection
 from rlinf_core.runtime.link import Link, Memory, Parcel
-from rlinf_core.runtime.switchboard import Verb
 from rlinf_core.runtime.timer import Timer
+from rlinf_core.runtime.verbs import Verb
 
 
 class Client:
@@ -71,7 +71,7 @@ class Client:
         """Hear what became of the last put.
 
         Raises:
-            ChannelClosed, ProducerGone: it was refused.
+            ChannelClosed, ProducerGone, Dropped: it was refused.
         """
         if self._under_way is None:
             return
@@ -79,7 +79,7 @@ class Client:
         self._room.discard(number)
         try:
             (room,) = self._answer()
-        except (ChannelClosed, ProducerGone):
+        except (ChannelClosed, ProducerGone, Dropped):
             self._memory.discard(parcel)
             raise
         if room:
@@ -161,6 +161,10 @@ class Client:
         """Return whether an answer comes within ``seconds``."""
         return self._connection.wait(seconds)
 
+    def resume(self) -> None:
+        """Say that what is asked for from here on belongs to no call that was ended."""
+        self._send((Verb.RESUME,))
+
     def leave(self) -> None:
         """Say that this process is about to end, and that it is no failure."""
         with suppress(Cancelled):
@@ -182,6 +186,8 @@ class Client:
             raise content[0]
         if verb is Verb.CANCELLED:
             raise Cancelled
+        if verb is Verb.DROPPED:
+            raise Dropped
         return tuple(content)
 
     def _hear(self) -> Any:
