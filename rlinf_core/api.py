@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         BatchError,
         CapabilityError,
         ChannelClosed,
+        ChannelTimeout,
         CheckpointError,
         ConfigError,
         Deadlock,
@@ -89,9 +90,12 @@ if TYPE_CHECKING:
         Readiness,
         Unknown,
     )
+    from rlinf_core.transport.routes import Part
     from rlinf_core.transport.weights import (
         Header,
+        Piece,
         WeightStream,
+        check_fit,
         checksum,
         load_into,
         stream_from_files,
@@ -105,9 +109,9 @@ _HOME: dict[str, str] = {
         "data.batch": "Batch",
         "data.draws": "Draws",
         "errors": (
-            "AmbiguousComponentError BatchError CapabilityError ChannelClosed CheckpointError "
-            "ConfigError Deadlock MissingKeyError PluginError ProducerGone RLInputError "
-            "RequestError RlinfError RuntimeFailure SimulatorError StaleDataError "
+            "AmbiguousComponentError BatchError CapabilityError ChannelClosed ChannelTimeout "
+            "CheckpointError ConfigError Deadlock MissingKeyError PluginError ProducerGone "
+            "RLInputError RequestError RlinfError RuntimeFailure SimulatorError StaleDataError "
             "UnknownComponentError WeightSyncError WorkerFailed did_you_mean"
         ),
         "hookspecs": "hookimpl",
@@ -132,7 +136,10 @@ _HOME: dict[str, str] = {
             "PLUGIN_API_VERSION Component ComponentRef ComponentSpec EngineAdapterSpec Facts Kind "
             "Readiness Unknown"
         ),
-        "transport.weights": "Header WeightStream checksum load_into stream_from_files",
+        "transport.routes": "Part",
+        "transport.weights": (
+            "Header Piece WeightStream check_fit checksum load_into stream_from_files"
+        ),
     }.items()
     for name in names.split()
 }
@@ -152,6 +159,7 @@ __all__ = [
     "Channel",
     "ChannelClosed",
     "ChannelSpec",
+    "ChannelTimeout",
     "CheckpointError",
     "Component",
     "ComponentRef",
@@ -180,6 +188,8 @@ __all__ = [
     "MissingKeyError",
     "Mode",
     "Needs",
+    "Part",
+    "Piece",
     "Place",
     "PluginError",
     "Policy",
@@ -216,6 +226,7 @@ __all__ = [
     "WorkerFailed",
     "WorkerGroup",
     "WorkerSpec",
+    "check_fit",
     "checksum",
     "did_you_mean",
     "from_vector_env",

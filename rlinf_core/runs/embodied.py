@@ -121,7 +121,7 @@ class EmbodiedRun:
         """
         began = time.perf_counter()
         flow = self._collect_then_learn if self.recovery.declared else self._collect_and_learn
-        episodes, learned = flow(ahead)
+        episodes, learned, learned_at = flow(ahead)
         ended = time.perf_counter()
 
         self._step += 1
@@ -133,13 +133,18 @@ class EmbodiedRun:
             **learned,
             "time/iteration_s": ended - began,
             "time/collect_s": ended - began - learned["time/update_s"],
+            "time/weight_sync_s": ended - learned_at,
             "time/env_steps_per_s": executed / (ended - began),
             **self.recovery.metrics(),
         }
         return Iteration(self._step, self._env_steps, metrics)
 
-    def _collect_and_learn(self, ahead: int) -> tuple[list[Episode], dict[str, float]]:
-        """Do an iteration of which nothing is repeated; return its episodes and metrics."""
+    def _collect_and_learn(self, ahead: int) -> tuple[list[Episode], dict[str, float], float]:
+        """Do an iteration of which nothing is repeated.
+
+        Returns:
+            Its episodes and metrics, and when it had learned: a time of ``perf_counter``.
+        """
         while self.collecting <= min(ahead, self._config.collect.max_staleness) or (
             not self._collecting
         ):
@@ -151,15 +156,17 @@ class EmbodiedRun:
         episodes = [episode for part in simulated.wait() for episode in part]
         acted.wait()
         learned = trained.wait()[0]
+        learned_at = time.perf_counter()
         self._sync_weights()
-        return episodes, learned
+        return episodes, learned, learned_at
 
-    def _collect_then_learn(self, ahead: int) -> tuple[list[Episode], dict[str, float]]:
+    def _collect_then_learn(self, ahead: int) -> tuple[list[Episode], dict[str, float], float]:
         """Do the same in three parts, of which the first and the last can be repeated."""
         episodes = self.recovery.persist(self._collect_whole, self._restore_start)
         learned = self._once("update", self._step, self._sources, self._owned)[0]
+        learned_at = time.perf_counter()
         self.recovery.persist(self._sync_weights, self._restore)
-        return episodes, learned
+        return episodes, learned, learned_at
 
     def _once(self, method: str, *args: Any) -> list[Any]:
         """Call training for what must be done once, whoever else fails meanwhile."""
@@ -221,10 +228,12 @@ class EmbodiedRun:
     # --- weights ---------------------------------------------------------------------------------
 
     def _open_weights(self) -> None:
-        channel = self._session.runtime.channel("weights")
-        source, target = Layout(self._training.size), Layout(self._rollout.size)
-        for group in (self._training, self._rollout):
-            group.call("open_weights", channel, source, target).wait()
+        runtime = self._session.runtime
+        channels = runtime.channel("weights"), runtime.channel("weights_replies")
+        groups = self._training, self._rollout
+        ends = [Layout(group.size, group.name) for group in groups]
+        for group in groups:
+            group.call("open_weights", *channels, *ends).wait()
 
     def _sync_weights(self) -> None:
         sent = self._training.call("send_weights")

@@ -33,9 +33,9 @@ def make_plan(run: Run) -> Plan:
     if problems:  # its own code would refuse to be traced
         return Plan(run, arrangement, None, (), None, tuple(pools), (*problems, *more))
     graph = trace(run)
-    moved = transfers(run, arrangement, graph, ITERATION, CONTENTS)
+    moved, unfit = transfers(run, arrangement, graph, ITERATION, CONTENTS)
     batch = batch_arithmetic(run, arrangement)
-    return Plan(run, arrangement, graph, tuple(moved), batch, tuple(pools), tuple(more))
+    return Plan(run, arrangement, graph, tuple(moved), batch, tuple(pools), (*more, *unfit))
 
 
 def check_plan(run: Run) -> None:

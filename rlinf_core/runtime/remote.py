@@ -297,9 +297,9 @@ class DriverClient(Client):
             super().put(*arguments)
             self.settle()
 
-    def _ask(self, message: object) -> Sequence[Any]:
+    def _ask(self, message: object, timeout: float | None = None) -> Sequence[Any]:
         with self._explained():
-            return super()._ask(message)
+            return super()._ask(message, timeout)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -310,5 +310,5 @@ class DriverClient(Client):
             self._runtime.why()
             raise RuntimeFailure("the runtime was closed meanwhile") from None
 
-    def _attend(self) -> None:
-        self._runtime.attend(self)
+    def _attend(self, deadline: float | None) -> bool:
+        return self._runtime.attend(self, deadline)

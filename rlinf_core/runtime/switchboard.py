@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from rlinf_core.errors import RuntimeFailure
+from rlinf_core.errors import ChannelTimeout, RuntimeFailure
 from rlinf_core.plugins.resolve import resolve_ref
 from rlinf_core.protocols.runtime import ChannelSpec
 from rlinf_core.runtime.connection import Connection
@@ -90,6 +90,7 @@ class Switchboard:
             Verb.NAME: self._name,
             Verb.PUT: self._put,
             Verb.GET: self._get,
+            Verb.WITHDRAW: self._withdraw,
             Verb.CLOSE: self._close,
             Verb.ENTER: self._enter,
             Verb.LEFT: self._left,
@@ -241,6 +242,14 @@ class Switchboard:
         channel.queue.announce(version)
         channel.gets.append((client, channel.queue.ask(client.name, key, weight)))
         self._progress(channel)
+
+    def _withdraw(self, client: _Client) -> None:
+        for name, channel in self._channels.items():
+            for get in [get for get in channel.gets if get[0] is client]:
+                channel.gets.remove(get)
+                channel.queue.withdraw(get[1])
+                text = f"nothing came in time in the channel {name!r} for {get[1].key!r}"
+                self._answer(client, Verb.FAILED, ChannelTimeout(text))
 
     def _close(self, client: _Client, number: int) -> None:
         channel = self._channel(client, number)

@@ -18,6 +18,7 @@ class Verb(enum.Enum):
     PUT = enum.auto()  # number of a channel, parcel, key, weight, version -> DONE, room for more?
     GET = enum.auto()  # number of a channel, key, weight, version -> ITEMS
     CLOSE = enum.auto()  # number of a channel -> DONE
+    WITHDRAW = enum.auto()  # -> FAILED to what it waits to GET; not answered where that has come
     ENTER = enum.auto()  # devices, order -> DONE, when they are free
     LEFT = enum.auto()  # not answered: devices are free
     BYE = enum.auto()  # not answered: what follows is no failure
@@ -36,7 +37,7 @@ class Verb(enum.Enum):
     LEAVE = enum.auto()  # not asked for: free the devices and say LEFT
 
 
-UNANSWERED = (Verb.NAME, Verb.LEFT, Verb.BYE, Verb.RESUME)
+UNANSWERED = (Verb.NAME, Verb.LEFT, Verb.BYE, Verb.RESUME, Verb.WITHDRAW)
 
 
 class Waiting(NamedTuple):

@@ -96,7 +96,16 @@ def test_what_moves_by_which_way(load):
     groups = {"left": {"devices": "tiny"}, "right": {"devices": "cpu"}}
     mixed = {"simulation": "right/0", "rollout": "right/0", "training": "left/0"}
     cluster = {"runtime": "apart", "node_groups": groups}
-    assert ways(placement=mixed, cluster=cluster)["weights"] == "gloo"
+    assert ways(placement=mixed, cluster=cluster)["weights"] == "shared memory"
+    asked = {"name": "full", "way": "gloo"}
+    assert ways(placement=APART, cluster=apart, weights=asked)["weights"] == "gloo"
+
+
+def test_a_way_that_cannot_be_taken_is_refused_before_anything_starts(load):
+    found = plan(load(weights={"name": "full", "way": "gloo"}))["problems"]
+    assert [problem["path"] for problem in found] == ["weights.way"]
+    assert "training[0] and rollout[0]: they are in one process" in found[0]["found"]
+    assert found[0]["suggestions"] == ["weights.way=auto"]
 
 
 def test_sizes_that_no_fact_gives_are_unknown_and_never_zero(load):
