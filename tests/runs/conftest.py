@@ -29,6 +29,13 @@ def rlinf_simulators():
             **PARTS,
         ),
         ComponentSpec("toy-silent", "A line.", capabilities=["state"], **PARTS),
+        ComponentSpec(
+            "toy-slow",
+            "A line.",
+            "rlinf_plugin_toys.code:Slow",
+            config=PARTS["config"],
+            capabilities=ABLE,
+        ),
     ]
 
 @hookimpl
@@ -57,7 +64,15 @@ def rlinf_run_finished(run, outcome):
 
 
 LOGGER = '''
+import time
+
 from rlinf_core.api import Config
+from rlinf_core.testing.toy import ToySimulator
+
+class Slow(ToySimulator):
+    def step(self, actions):
+        time.sleep(0.010)
+        return super().step(actions)
 
 class Options(Config):
     at: int

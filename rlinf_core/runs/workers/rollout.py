@@ -99,6 +99,7 @@ class RolloutWorker(Worker):
         """
         self.notes["version"] = self._engine.version
         mine = served_by(keys, self.place.size, self.place.rank)
+        self.notes["items"] = (steps + 1) * len(mine)
         builders = {key: TrajectoryBuilder() for key in mine}
         draws = {key: DrawsAhead(self._seed) for key in mine}
         for step in range(steps):
@@ -115,6 +116,7 @@ class RolloutWorker(Worker):
             last = self._infer(message["obs"], None, Mode.VALUE)
             trajectory = builders[key].build(last.value)
             ids = message["env"].tolist()
+            self.notes["rows"] = len(ids)
             for reader, envs in enumerate(owned):
                 wanted = overlap(ids, envs)
                 if rows := len(trajectory) * len(ids[wanted]):
