@@ -1,5 +1,5 @@
 """Every check a person runs. ``python -m nox -l`` lists them; ``.ci/run`` calls all but
-``bench``.
+``bench`` and ``gpu_check``.
 
 Each session makes its own environment; the exact versions are in ``constraints/dev.txt``.
 """
@@ -63,6 +63,13 @@ def bench(session: nox.Session) -> None:
     install_project(session, "-e", "benchmarks/plugins/rlinf-plugin-bench", *TEST_TOOLS)
     session.run("python", "-m", "benchmarks", *session.posargs, env=ENVIRONMENT)
     session.run("python", "docs/generate.py", env=ENVIRONMENT)
+
+
+@nox.session
+def gpu_check(session: nox.Session) -> None:
+    """Check on one CUDA device what no CPU reaches; ``-- --device cpu`` goes as far as one does."""
+    install_project(session, *TEST_TOOLS, leave_out=LARGE)
+    session.run("python", "scripts/gpu_check", *session.posargs, env=ENVIRONMENT)
 
 
 @nox.session
