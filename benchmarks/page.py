@@ -15,7 +15,8 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 
 ORDER = (
-    "learn", "collect", "pipeline", "flow_overhead", "channel", "first_update", "kernels", "listing"
+    "learn", "collect", "pipeline", "flow_overhead", "channel", "weights", "first_update",
+    "kernels", "listing",
 )  # fmt: skip
 """Benchmarks in the order of the page; others follow by name."""
 

@@ -53,7 +53,7 @@ GROUPS: Mapping[str, str] = {
     "Algorithms": "protocols.algorithm",
     "Training backends, engines and weights": (
         "protocols.training_backend protocols.rollout_engine protocols.engine_adapter "
-        "protocols.weight_transport transport.weights"
+        "protocols.weight_transport transport.weights transport.routes"
     ),
     "Loggers, rewards and data": "protocols.logger protocols.reward protocols.dataset",
     "Runtimes and devices": (

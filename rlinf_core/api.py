@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         BatchError,
         CapabilityError,
         ChannelClosed,
+        ChannelTimeout,
         CheckpointError,
         ConfigError,
         Deadlock,
@@ -90,9 +91,12 @@ if TYPE_CHECKING:
         Readiness,
         Unknown,
     )
+    from rlinf_core.transport.routes import Part
     from rlinf_core.transport.weights import (
         Header,
+        Piece,
         WeightStream,
+        check_fit,
         checksum,
         load_into,
         stream_from_files,
@@ -107,9 +111,9 @@ _HOME: dict[str, str] = {
         "data.draws": "Draws",
         "devices": "visible",
         "errors": (
-            "AmbiguousComponentError BatchError CapabilityError ChannelClosed CheckpointError "
-            "ConfigError Deadlock MissingKeyError PluginError ProducerGone RLInputError "
-            "RequestError RlinfError RuntimeFailure SimulatorError StaleDataError "
+            "AmbiguousComponentError BatchError CapabilityError ChannelClosed ChannelTimeout "
+            "CheckpointError ConfigError Deadlock MissingKeyError PluginError ProducerGone "
+            "RLInputError RequestError RlinfError RuntimeFailure SimulatorError StaleDataError "
             "UnknownComponentError WeightSyncError WorkerFailed did_you_mean"
         ),
         "hookspecs": "hookimpl",
@@ -134,7 +138,10 @@ _HOME: dict[str, str] = {
             "PLUGIN_API_VERSION Component ComponentRef ComponentSpec EngineAdapterSpec Facts Kind "
             "Readiness Unknown"
         ),
-        "transport.weights": "Header WeightStream checksum load_into stream_from_files",
+        "transport.routes": "Part",
+        "transport.weights": (
+            "Header Piece WeightStream check_fit checksum load_into stream_from_files"
+        ),
     }.items()
     for name in names.split()
 }
@@ -154,6 +161,7 @@ __all__ = [
     "Channel",
     "ChannelClosed",
     "ChannelSpec",
+    "ChannelTimeout",
     "CheckpointError",
     "Component",
     "ComponentRef",
@@ -182,6 +190,8 @@ __all__ = [
     "MissingKeyError",
     "Mode",
     "Needs",
+    "Part",
+    "Piece",
     "Place",
     "PluginError",
     "Policy",
@@ -218,6 +228,7 @@ __all__ = [
     "WorkerFailed",
     "WorkerGroup",
     "WorkerSpec",
+    "check_fit",
     "checksum",
     "did_you_mean",
     "from_vector_env",

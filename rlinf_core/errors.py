@@ -139,6 +139,10 @@ class StaleDataError(RuntimeFailure):
     """A channel holds data made by weights older than its reader accepts."""
 
 
+class ChannelTimeout(RuntimeFailure):
+    """Nothing came through a channel in as many seconds as its reader was ready to wait."""
+
+
 class Deadlock(RuntimeFailure):
     """Every worker waits for another; the text lists who waits for what."""
 

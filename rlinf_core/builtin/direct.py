@@ -5,7 +5,7 @@ It serves every embodied policy.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from rlinf_core.builtin.config import DirectConfig
 from rlinf_core.data.batch import Batch
 from rlinf_core.data.draws import Draws
-from rlinf_core.errors import RequestError
+from rlinf_core.errors import RequestError, WeightSyncError
 from rlinf_core.protocols.policy import Act, Mode
-from rlinf_core.transport.weights import WeightStream, load_into
+from rlinf_core.transport.weights import Piece, WeightStream, load_into
 
 
 class DirectEngine:
@@ -27,9 +27,12 @@ class DirectEngine:
         device: torch name of the device.
     """
 
+    loads_parts = True
+
     def __init__(self, config: DirectConfig, device: str) -> None:
         self._config, self._device = config, device
         self._policy: Any = None
+        self._torn: int | None = None  # version of which only a part was loaded
         self.version = -1
 
     def build(self, make_policy: Callable[[], nn.Module]) -> None:
@@ -38,7 +41,16 @@ class DirectEngine:
 
     @torch.inference_mode()
     def act(self, obs: Batch, draws: Draws | None, mode: Mode) -> Act:
-        """Act on N rows; tensors come back on the CPU, where simulators are."""
+        """Act on N rows; tensors come back on the CPU, where simulators are.
+
+        Raises:
+            WeightSyncError: the last update broke off while it was loaded.
+        """
+        if self._torn is not None:
+            raise WeightSyncError(
+                f"an update to weights of version {self._torn} broke off, so the engine holds "
+                "parts of two versions; load a whole one"
+            )
         size = self._config.batch_size or len(obs)
         if size >= len(obs):
             return _to_cpu(self._policy.act(obs.to(self._device), draws, mode))
@@ -61,9 +73,25 @@ class DirectEngine:
         raise RequestError("the rollout engine 'direct' does not generate text; choose another")
 
     def load(self, stream: WeightStream, version: int) -> None:
-        """Replace all weights; see :func:`rlinf_core.transport.weights.load_into`."""
-        load_into(self._policy, stream)
-        self.version = version
+        """Replace all weights, or those that changed since the version that this engine holds.
+
+        Where the stream breaks off on the way, ``version`` is -1 and :meth:`act` refuses until a
+        whole one was loaded; see :func:`rlinf_core.transport.weights.load_into`.
+        """
+        header = stream.header
+        if header.base is not None and header.base != self.version:
+            raise WeightSyncError(
+                f"weights of version {version} leave out what did not change since version "
+                f"{header.base}; the engine holds version {self.version} and needs all of them"
+            )
+        load_into(self._policy, WeightStream(header, self._tearing(stream)))
+        self.version, self._torn = version, None
+
+    def _tearing(self, stream: WeightStream) -> Iterator[Piece]:
+        """Yield what is loaded; from the first piece on, weights are of two versions."""
+        for piece in stream.pieces():
+            self.version, self._torn = -1, stream.header.version
+            yield piece
 
     def sleep(self) -> None:
         """Move the policy to host memory."""

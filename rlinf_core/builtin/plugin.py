@@ -49,13 +49,26 @@ def rlinf_rollout_engines() -> Iterable[ComponentSpec]:
 
 @hookimpl
 def rlinf_weight_transports() -> Iterable[ComponentSpec]:
-    """Return the transport that any runtime's channels carry."""
+    """Return the transports between any numbers of processes."""
     return [
         ComponentSpec(
-            "memory",
-            "Hands all weights on through a channel, checked against their header.",
-            "rlinf_core.builtin.memory:MemoryTransport",
-        )
+            "full",
+            "Sends all weights in one go and waits for nobody.",
+            "rlinf_core.builtin.weights:FullTransport",
+            config="rlinf_core.builtin.config:WeightsConfig",
+        ),
+        ComponentSpec(
+            "bucketed",
+            "Sends weights in buckets, so that sending and loading overlap.",
+            "rlinf_core.builtin.weights:BucketedTransport",
+            config="rlinf_core.builtin.config:BucketedConfig",
+        ),
+        ComponentSpec(
+            "changed",
+            "Sends only the weights that changed, in buckets.",
+            "rlinf_core.builtin.weights:ChangedTransport",
+            config="rlinf_core.builtin.config:ChangedConfig",
+        ),
     ]
 
 

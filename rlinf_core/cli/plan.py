@@ -124,6 +124,10 @@ def _moves(console: Console, plan: Plan) -> None:
     header = ("channel", "from -> to", "items", "each", "in all", "by")
     _table(console, "Moved in one iteration", header, rows)
     for moved in plan.transfers:
+        for leg in moved.legs:
+            if leg.why:
+                console.print(f"{moved.channel}: {leg.way}, since {leg.why}", soft_wrap=True)
+    for moved in plan.transfers:
         if moved.traffic.note:
             console.print(f"{moved.channel}: {moved.traffic.note}")
     _reasons(console, [moved.traffic.total for moved in plan.transfers])

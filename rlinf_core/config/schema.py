@@ -32,7 +32,7 @@ SECTIONS: Mapping[str, Kind] = MappingProxyType(
 facts are worked out, so that each component may look at those before it."""
 
 DEFAULTS: Mapping[str, str] = MappingProxyType(
-    {"rollout": "direct", "weights": "memory", "cluster.runtime": "inline"}
+    {"rollout": "direct", "weights": "full", "cluster.runtime": "inline"}
 )
 """The component that a section chooses where it names none."""
 

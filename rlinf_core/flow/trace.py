@@ -153,7 +153,7 @@ class TracedChannel:
         """Refuse: only workers put."""
         raise RlinfError(f"a dry pass put an item into {self.name!r}; wanted workers to")
 
-    def get(self, key: Any = None, version: int | None = None) -> Any:
+    def get(self, key: Any = None, version: int | None = None, timeout: float | None = None) -> Any:
         """Refuse: only workers get."""
         raise RlinfError(f"a dry pass got an item from {self.name!r}; wanted workers to")
 

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 
 class RolloutEngine(Protocol):
-    """Holds one copy of a policy for inference."""
+    """Holds one copy of a policy for inference, or one rank's part of it.
+
+    Two things are optional. With ``loads_parts = True`` an engine says that its :meth:`load` takes
+    streams that leave out what did not change. With ``wants(header)``, which returns a
+    :class:`rlinf_core.api.Part` for some public names, it says which part of these tensors it
+    holds, and gets no more; all others it gets whole.
+    """
 
     version: int
     """Version of the weights it holds; -1 before the first load."""
@@ -37,10 +43,12 @@ class RolloutEngine(Protocol):
         ...
 
     def load(self, stream: WeightStream, version: int) -> None:
-        """Replace all weights.
+        """Replace all weights; or, with ``loads_parts``, those that the header names.
 
         Raises:
-            WeightSyncError: a parameter is missing, unknown or of another shape; nothing changed.
+            WeightSyncError: a parameter is missing, unknown, of another shape or dtype, and nothing
+                changed; or the stream broke off, and the engine refuses to act until it has loaded
+                a whole one.
         """
         ...
 

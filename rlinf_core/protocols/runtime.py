@@ -132,7 +132,7 @@ class Channel(Protocol):
         """
         ...
 
-    def get(self, key: Any = None, version: int | None = None) -> Any:
+    def get(self, key: Any = None, version: int | None = None, timeout: float | None = None) -> Any:
         """Return the next item of ``key``, waiting for it.
 
         An item's arrays and tensors may lie in memory that is shared with who put it: read them,
@@ -141,8 +141,11 @@ class Channel(Protocol):
         Args:
             key: the one it was put with.
             version: newest version of the weights that the reader knows of.
+            timeout: seconds to wait; None waits for as long as it takes.
 
         Raises:
+            ChannelTimeout: nothing came in time. A runtime that sees that nothing ever will may
+                raise :class:`rlinf_core.errors.Deadlock` at once instead.
             ChannelClosed: the channel has ended and holds nothing more for this key.
             ProducerGone: a worker that wrote to the channel has failed.
             StaleDataError: the item is older than the channel accepts.

@@ -116,6 +116,7 @@ class EmbodiedRun:
         episodes = [episode for part in simulated.wait() for episode in part]
         acted.wait()
         learned = trained.wait()[0]
+        learned_at = time.perf_counter()
         self._sync_weights()
         ended = time.perf_counter()
 
@@ -128,6 +129,7 @@ class EmbodiedRun:
             **learned,
             "time/iteration_s": ended - began,
             "time/collect_s": ended - began - learned["time/update_s"],
+            "time/weight_sync_s": ended - learned_at,
             "time/env_steps_per_s": executed / (ended - began),
         }
         return Iteration(self._step, self._env_steps, metrics)
@@ -153,10 +155,11 @@ class EmbodiedRun:
     # --- weights ---------------------------------------------------------------------------------
 
     def _open_weights(self, runtime: Runtime) -> None:
-        channel = runtime.channel("weights")
-        source, target = Layout(self._training.size), Layout(self._rollout.size)
-        for group in (self._training, self._rollout):
-            group.call("open_weights", channel, source, target).wait()
+        channels = runtime.channel("weights"), runtime.channel("weights_replies")
+        groups = self._training, self._rollout
+        ends = [Layout(group.size, group.name) for group in groups]
+        for group in groups:
+            group.call("open_weights", *channels, *ends).wait()
 
     def _sync_weights(self) -> None:
         sent = self._training.call("send_weights")

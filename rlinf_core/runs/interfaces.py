@@ -23,7 +23,9 @@ _EPISODE = Episode(0, "dry/0", 1, 0.0, False, False)
 _DEVICES = {"offload": Method(), "onload": Method()}
 
 _WEIGHTS = {
-    "open_weights": Method(("channel", "source", "target"), keeps=("channel",)),
+    "open_weights": Method(
+        ("channel", "replies", "source", "target"), keeps=("channel", "replies")
+    ),
 }
 
 
@@ -55,7 +57,7 @@ def _rollout(run: Run) -> Interface:
         "build": Method(("spaces",)),
         **_DEVICES,
         **_WEIGHTS,
-        "receive_weights": Method(reads=("channel",)),
+        "receive_weights": Method(reads=("channel",), writes=("replies",)),
         "load_weights": Method(("folder", "version")),
         "serve": Method(
             ("first_step", "steps", "keys", "observations", "actions", "trajectories", "owned"),
@@ -79,7 +81,7 @@ def _training(run: Run) -> Interface:
             ("gradients",),
             result={"executed_steps": 0.0, "time/update_s": 0.0},
         ),
-        "send_weights": Method(writes=("channel",)),
+        "send_weights": Method(reads=("replies",), writes=("channel",)),
         "save": Method(("folder",), result=0),
         "load": Method(("folder",)),
         "close": Method(),
@@ -131,21 +133,23 @@ def _trajectories(scale: Scale) -> Traffic:
 
 
 def _weights(scale: Scale) -> Traffic:
-    return Traffic(scale.receivers, scale.weights, scale.weights * scale.receivers, resident=True)
+    total = scale.weights * scale.receivers
+    return Traffic(scale.receivers, scale.weights, total, resident=True, way=scale.way)
 
 
 def _gradients(scale: Scale) -> Traffic:
     others = 2 * (scale.receivers - 1)  # to rank 0, and back
     items, note = scale.optimizer_steps * others, "and a few sums of counts and metrics"
-    return Traffic(items, scale.weights, scale.weights * items, resident=True, note=note)
+    return Traffic(items, scale.weights, scale.weights * items, note=note)
 
 
-CONTENTS: Mapping[str, Callable[[Scale], Traffic]] = MappingProxyType(
+CONTENTS: Mapping[str, Callable[[Scale], Traffic] | None] = MappingProxyType(
     {
         "observations": _observations,
         "actions": _actions,
         "trajectories": _trajectories,
         "channel": _weights,
+        "replies": None,  # a few bytes
         "gradients": _gradients,
     }
 )

@@ -43,12 +43,13 @@ def make_plan(run: Run, earlier: Path | None = None) -> Plan:
     if problems:  # its own code would refuse to be traced
         return Plan(run, arrangement, None, (), None, tuple(pools), (*problems, *more))
     graph = trace(run)
-    moved = transfers(run, arrangement, graph, ITERATION, CONTENTS)
+    moved, unfit = transfers(run, arrangement, graph, ITERATION, CONTENTS)
     batch = batch_arithmetic(run, arrangement)
     predicted = None
     if known is not None:
         predicted = predict(layout_of(run, arrangement), known, str(earlier)).as_json()
-    return Plan(run, arrangement, graph, tuple(moved), batch, tuple(pools), tuple(more), predicted)
+    wrong = (*more, *unfit)
+    return Plan(run, arrangement, graph, tuple(moved), batch, tuple(pools), wrong, predicted)
 
 
 def check_plan(run: Run) -> None:

@@ -30,6 +30,9 @@ from rlinf_core.scheduling.simulate import Task, busy_seconds, simulate
 METHODS = ("collect", "serve", "update", "send_weights", "receive_weights")
 """The calls of an iteration, in the order of the flow."""
 
+BETWEEN = "between"
+"""What the driver does between two iterations: it logs, and writes the timeline."""
+
 ALONE = "the one process"
 """A device that all workers share where one of them runs at a time."""
 
@@ -209,14 +212,26 @@ def profile(folder: Path) -> dict[str, Cost]:
         RequestError: that run has no timeline, or no iteration in it.
     """
     path = folder / NAME if folder.is_dir() else folder
-    found = costs(read_timeline(path))
+    timeline = read_timeline(path)
+    found = costs(timeline)
     missing = [name for name in METHODS if name not in found]
     if missing or not found["collect"].rows:
         what = f"no call of {', '.join(missing)}" if missing else "not how much work its calls were"
         raise RequestError(
             f"{path} says {what}; wanted the timeline of a run that was trained with this version"
         )
-    return found
+    return {**found, BETWEEN: _between(timeline)}
+
+
+def _between(timeline: Timeline) -> Cost:
+    """Return the time from the end of an iteration to the next; 0 where that is under way then."""
+    began, ended = (
+        [max(call.began for call in some) for some in _rounds(timeline, "collect")],
+        [max(call.ended for call in some) for some in _rounds(timeline, "receive_weights")],
+    )
+    ended = ended[-len(began) :]  # the first weights are sent before anything is collected
+    gaps = [b - a for a, b in zip(ended, began[1:], strict=False)]
+    return Cost(max(median(gaps), 0.0) if gaps else 0.0)
 
 
 def predict(layout: Layout, known: Mapping[str, Cost], source: str) -> Prediction:
@@ -323,6 +338,9 @@ class _Program:
             self.add("receive", "rollout", rank, cost, sent, computes=False)
             for rank in range(len(layout.rollout))
         ]
+        if not layout.ahead:  # else it begins while something is under way
+            pause = self.known.get(BETWEEN, Cost(0.0)).seconds
+            got = [self.add(BETWEEN, "driver", 0, pause, got, computes=False)]
         self.sent.append(sent if layout.ahead else got)
 
 
@@ -340,9 +358,9 @@ def _play(layout: Layout, known: Mapping[str, Cost], steps: int) -> Times:
     switching = {
         task.worker: known[groups[task.worker.partition("[")[0]]].switch
         for task in program.tasks
-        if layout.turns
+        if layout.turns and task.worker.partition("[")[0] in groups
     }
-    done = simulate(program.tasks, switching)
+    done = simulate(program.tasks, switching, free={ALONE})
     ended = [max(done[task].ended for task in learned) for learned in program.learned]
     first, acted = program.collected[last]
     began = min(done[task].began for task in first)
@@ -369,13 +387,7 @@ def _play(layout: Layout, known: Mapping[str, Cost], steps: int) -> Times:
 
 def measured(timeline: Timeline) -> Times | None:
     """Return how long an iteration took: medians, without the first; None before two iterations."""
-    calls: dict[str, list[list[Call]]] = {}
-    for name in METHODS[:3]:
-        by_worker: dict[str, list[Call]] = {}
-        for call in timeline.calls:
-            if call.name == name:
-                by_worker.setdefault(call.worker, []).append(call)
-        calls[name] = [list(some) for some in zip(*by_worker.values(), strict=False)]
+    calls = {name: _rounds(timeline, name) for name in METHODS[:3]}
     ended = [max(call.ended for call in some) for some in calls["update"]]
     if len(ended) < 2:
         return None
@@ -405,3 +417,12 @@ def measured(timeline: Timeline) -> Times | None:
         iteration=median(b - a for a, b in pairwise(ended)),
         idle=idle,
     )
+
+
+def _rounds(timeline: Timeline, method: str) -> list[list[Call]]:
+    """Return the calls of a method, those of all ranks together."""
+    by_worker: dict[str, list[Call]] = {}
+    for call in timeline.calls:
+        if call.name == method:
+            by_worker.setdefault(call.worker, []).append(call)
+    return [list(some) for some in zip(*by_worker.values(), strict=False)]

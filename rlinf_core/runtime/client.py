@@ -6,6 +6,7 @@ its devices does so, but never within a lease: then it leaves when the lease end
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -61,12 +62,19 @@ class Client:
             raise
 
     def get(
-        self, name: str, spec: ChannelSpec, key: Any, weight: float | None, version: int | None
+        self,
+        name: str,
+        spec: ChannelSpec,
+        key: Any,
+        weight: float | None,
+        version: int | None,
+        timeout: float | None = None,
     ) -> list[Any]:
         """Take one item, or items by weight, waiting for them."""
         hash(key)
         with self.span("wait", name):
-            (parcels,) = self._ask((Verb.GET, self._number(name, spec), key, weight, version))
+            message = (Verb.GET, self._number(name, spec), key, weight, version)
+            (parcels,) = self._ask(message, timeout=timeout)
         with self.span("transfer", name):
             return [self._memory.unpack(parcel) for parcel in parcels]
 
@@ -139,12 +147,21 @@ class Client:
             self._send((Verb.BYE,))
         self._connection.close()
 
-    def _ask(self, message: object, parcels: Sequence[Parcel] = ()) -> Sequence[Any]:
+    def _ask(
+        self, message: object, parcels: Sequence[Parcel] = (), timeout: float | None = None
+    ) -> Sequence[Any]:
         if self._asked_to_leave:  # within a lease that has ended since
             self.obey()
         self._send(message, parcels)
-        while (answer := self._hear()) is None:
-            pass
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            if not self._attend(deadline):
+                self._send(
+                    (Verb.WITHDRAW,)
+                )  # either that is answered, or the answer was on its way
+                deadline = None
+            elif (answer := self._hear()) is not None:
+                break
         verb, *content = answer
         if verb is Verb.FAILED:
             raise content[0]
@@ -154,7 +171,6 @@ class Client:
 
     def _hear(self) -> Any:
         """Return the next answer; None where it was the wish that the devices be left."""
-        self._attend()
         try:
             message = self._link.receive()
         except (EOFError, OSError):
@@ -166,8 +182,9 @@ class Client:
             self._go()
         return None
 
-    def _attend(self) -> None:
-        """Wait for the next message, for whoever has more to wait for than that."""
+    def _attend(self, deadline: float | None) -> bool:
+        """Wait for the next message; return whether it came by the deadline."""
+        return deadline is None or self._connection.wait(deadline - time.monotonic())
 
     def _go(self) -> None:
         with self.span("switch", "offload"):
@@ -216,9 +233,9 @@ class ProcessChannel:
         """Add an item, waiting while the channel is full."""
         self._client().put(self.name, self._spec, item, key, weight, version)
 
-    def get(self, key: Any = None, version: int | None = None) -> Any:
+    def get(self, key: Any = None, version: int | None = None, timeout: float | None = None) -> Any:
         """Return the next item of ``key``, waiting for it."""
-        return self._client().get(self.name, self._spec, key, None, version)[0]
+        return self._client().get(self.name, self._spec, key, None, version, timeout)[0]
 
     def get_batch(self, weight: float, key: Any = None, version: int | None = None) -> list[Any]:
         """Return items until their weights add up to ``weight``."""

@@ -165,8 +165,11 @@ class InlineChannel:
             self._baton.wait(lambda: self.queue.room(key), f"room in {self.name!r}")
         self.queue.put(item, key, weight, version)
 
-    def get(self, key: Any = None, version: int | None = None) -> Any:
-        """Return the next item of ``key``, letting others run while there is none."""
+    def get(self, key: Any = None, version: int | None = None, timeout: float | None = None) -> Any:
+        """Return the next item of ``key``, letting others run while there is none.
+
+        It never waits in vain: where nobody can go on, that is a deadlock, and told at once.
+        """
         return self._take(key, None, version)[0]
 
     def get_batch(self, weight: float, key: Any = None, version: int | None = None) -> list[Any]:

@@ -166,18 +166,25 @@ class ProcessRuntime:
             self.hear(left)
         self.raise_failure()
 
-    def attend(self, client: DriverClient) -> None:
-        """Listen to everybody until there is an answer for the driver's own client."""
+    def attend(self, client: DriverClient, deadline: float | None) -> bool:
+        """Listen to everybody until there is an answer for the driver's own client.
+
+        Returns whether there is one by the deadline, in seconds of the monotonic clock.
+        """
         self._selector.register(client, selectors.EVENT_READ, lambda: None)
+        left = None
         try:
             while not client.wait(0):
                 self.raise_failure()
-                self.hear(None)
+                if deadline is not None and (left := deadline - time.monotonic()) <= 0:
+                    break
+                self.hear(left)
         except BaseException:
             self._selector.unregister(client)
             self._leave()  # or the answer would be taken for that to the next question
             raise
         self._selector.unregister(client)
+        return client.wait(0)
 
     @contextlib.contextmanager
     def news(self, loop: asyncio.AbstractEventLoop) -> Iterator[asyncio.Event]:

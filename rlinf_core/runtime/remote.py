@@ -176,12 +176,14 @@ class DriverClient(Client):
         super().__init__("driver", connection, runtime.memory)
         self._runtime = runtime
 
-    def _ask(self, message: object, parcels: Sequence[Parcel] = ()) -> Sequence[Any]:
+    def _ask(
+        self, message: object, parcels: Sequence[Parcel] = (), timeout: float | None = None
+    ) -> Sequence[Any]:
         try:
-            return super()._ask(message, parcels)
+            return super()._ask(message, parcels, timeout)
         except Cancelled:
             self._runtime.why()
             raise RuntimeFailure("the runtime was closed meanwhile") from None
 
-    def _attend(self) -> None:
-        self._runtime.attend(self)
+    def _attend(self, deadline: float | None) -> bool:
+        return self._runtime.attend(self, deadline)

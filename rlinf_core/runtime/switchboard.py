@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlinf_core.errors import RuntimeFailure
+from rlinf_core.errors import ChannelTimeout, RuntimeFailure
 from rlinf_core.plugins.resolve import resolve_ref
 from rlinf_core.protocols.runtime import ChannelSpec
 from rlinf_core.runtime.connection import Connection
@@ -39,6 +39,9 @@ class Verb(enum.Enum):
     PUT = enum.auto()  # number of a channel, parcel, key, weight, version -> DONE
     GET = enum.auto()  # number of a channel, key, weight, version -> ITEMS
     CLOSE = enum.auto()  # number of a channel -> DONE
+    WITHDRAW = (
+        enum.auto()
+    )  # -> FAILED to what this client waits to GET; not answered if it has come
     ENTER = enum.auto()  # devices, order -> DONE, when they are free
     LEFT = enum.auto()  # not answered: devices are free
     BYE = enum.auto()  # not answered: what follows is no failure
@@ -53,7 +56,7 @@ class Verb(enum.Enum):
     LEAVE = enum.auto()  # not asked for: free the devices and say LEFT
 
 
-_UNANSWERED = (Verb.NAME, Verb.LEFT, Verb.BYE)
+_UNANSWERED = (Verb.NAME, Verb.LEFT, Verb.BYE, Verb.WITHDRAW)
 
 
 @dataclass(eq=False)
@@ -107,6 +110,7 @@ class Switchboard:
             Verb.NAME: self._name,
             Verb.PUT: self._put,
             Verb.GET: self._get,
+            Verb.WITHDRAW: self._withdraw,
             Verb.CLOSE: self._close,
             Verb.ENTER: self._enter,
             Verb.LEFT: self._left,
@@ -226,6 +230,14 @@ class Switchboard:
         channel.queue.announce(version)
         channel.gets.append((client, channel.queue.ask(client.name, key, weight)))
         self._progress(channel)
+
+    def _withdraw(self, client: _Client) -> None:
+        for name, channel in self._channels.items():
+            for get in [get for get in channel.gets if get[0] is client]:
+                channel.gets.remove(get)
+                channel.queue.withdraw(get[1])
+                text = f"nothing came in time in the channel {name!r} for {get[1].key!r}"
+                self._answer(client, Verb.FAILED, ChannelTimeout(text))
 
     def _close(self, client: _Client, number: int) -> None:
         channel = self._channel(client, number)

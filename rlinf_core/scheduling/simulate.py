@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
@@ -42,7 +42,9 @@ class Interval(NamedTuple):
 
 
 def simulate(
-    tasks: Sequence[Task], switching: Mapping[str, float] = MappingProxyType({})
+    tasks: Sequence[Task],
+    switching: Mapping[str, float] = MappingProxyType({}),
+    free: Set[str] = frozenset(),
 ) -> list[Interval]:
     """Return when each task is done.
 
@@ -50,6 +52,7 @@ def simulate(
         tasks: in an order in which each worker does its own.
         switching: worker to seconds that it takes longer where another worker had one of the
             devices last; for those that take turns there.
+        free: devices that change hands at no cost.
 
     Raises:
         ValueError: some tasks wait for one another, and none of them could ever start.
@@ -86,7 +89,11 @@ def simulate(
             if busy.intersection(task.devices):
                 held.append((since, number))
                 continue
-            moved = any(had.get(device, task.worker) != task.worker for device in task.devices)
+            moved = any(
+                had.get(device, task.worker) != task.worker
+                for device in task.devices
+                if device not in free
+            )
             seconds = task.seconds + (switching.get(task.worker, 0.0) if moved else 0.0)
             busy.update(task.devices)
             had.update(dict.fromkeys(task.devices, task.worker))

@@ -10,14 +10,15 @@ A simulator's test file is as short as this::
         def make(self, slots):
             return make_simulator(MyConfig(), slots)
 
-Workers of ``RuntimeContract`` are imported by name wherever the runtime runs them, so this package
-must be installed there too.
+Workers of ``RuntimeContract`` and ``WeightTransportContract`` are imported by name wherever the
+runtime runs them, so this package must be installed there too.
 """
 
 from rlinf_core.testing.policy_contract import PolicyContract
 from rlinf_core.testing.runtime_contract import RuntimeContract
 from rlinf_core.testing.simulator_contract import SimulatorContract
 from rlinf_core.testing.toy import ToyConfig, ToyPolicy, ToySimulator
+from rlinf_core.testing.weight_contract import WeightTransportContract
 
 __all__ = [
     "PolicyContract",
@@ -26,4 +27,5 @@ __all__ = [
     "ToyConfig",
     "ToyPolicy",
     "ToySimulator",
+    "WeightTransportContract",
 ]

@@ -15,16 +15,13 @@ from rlinf_core.builtin.config import ConsoleConfig, DirectConfig
 from rlinf_core.builtin.console import ConsoleLogger
 from rlinf_core.builtin.direct import DirectEngine
 from rlinf_core.builtin.jsonl import JsonlLogger
-from rlinf_core.builtin.memory import MemoryTransport
 from rlinf_core.data.batch import Batch
 from rlinf_core.data.draws import Draws
-from rlinf_core.errors import RequestError, WeightSyncError
+from rlinf_core.errors import RequestError
 from rlinf_core.protocols.logger import RunInfo
 from rlinf_core.protocols.policy import Mode
 from rlinf_core.protocols.simulator import EnvSlots
-from rlinf_core.protocols.weight_transport import Layout
 from rlinf_core.runtime.dequeue import Fifo
-from rlinf_core.runtime.inline import InlineRuntime
 from rlinf_core.testing import ToyConfig, ToyPolicy, ToySimulator
 from rlinf_core.transport.weights import WeightStream
 
@@ -74,30 +71,6 @@ def test_direct_keeps_weights_of_its_own_without_gradients():
 def test_direct_refuses_to_generate_text():
     with pytest.raises(RequestError, match="does not generate text"):
         DirectEngine(DirectConfig(), "cpu").generate([])
-
-
-# --- memory ---------------------------------------------------------------------------------------
-
-
-def test_memory_sends_a_snapshot_to_every_target():
-    runtime = InlineRuntime()
-    channel = runtime.channel("weights")
-    sender, receiver = MemoryTransport(), MemoryTransport()
-    for end in (sender, receiver):
-        end.open(channel, Layout(1), Layout(2))
-    source = policy()
-    assert sender.send(WeightStream.of(source, 5), 5).keys == 1
-    torch.nn.init.constant_(source.gain, 9.0)  # training goes on; what was sent stays
-    for _ in range(2):
-        engine = DirectEngine(DirectConfig(), "cpu")
-        engine.build(policy)
-        assert receiver.receive(engine).version == 5
-        assert engine._policy.gain == 1.0
-
-
-def test_memory_wants_to_be_opened_first():
-    with pytest.raises(WeightSyncError, match="before open"):
-        MemoryTransport().send(WeightStream.of(policy(), 1), 1)
 
 
 # --- loggers --------------------------------------------------------------------------------------

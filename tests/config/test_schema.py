@@ -104,7 +104,7 @@ def test_the_documented_defaults():
         "video": True,
     }
     assert plain["rollout"] == {"name": "direct"}
-    assert plain["weights"] == {"name": "memory"}
+    assert plain["weights"] == {"name": "full"}
     assert plain["loggers"] == [{"name": "console"}, {"name": "jsonl"}]
     assert plain["placement"] is None
     assert plain["cluster"] == {

@@ -122,7 +122,7 @@ def test_case_k02_a_key_nobody_reads(write, refuse):
         ("loggers=[{every: 3}]", "loggers.0.name: found None, wanted the name of a logger"),
         (
             "weights.x=1",
-            "weights.x: no such option of the weight-transport 'memory' (from rlinf-core)",
+            "weights.x: no such option of the weight-transport 'full' (from rlinf-core)",
         ),
         ("cluster.runtime.x=1", "no such option of the runtime 'inline' (from rlinf-core). It"),
         ("algorithm=[a]", "algorithm: found ['a'], wanted the name of an algorithm, or a mapping"),

@@ -47,6 +47,7 @@ def test_the_flow_of_an_iteration(load):
         ("observations", "simulation", "rollout"),
         ("trajectories", "rollout", "training"),
         ("weights", "training", "rollout"),
+        ("weights_replies", "rollout", "training"),
     ]
     assert [s.channel for s in graph.streams("evaluation")] == [
         "evaluation.observations",
@@ -103,7 +104,16 @@ def test_what_moves_by_which_way(load):
     groups = {"left": {"devices": "tiny"}, "right": {"devices": "cpu"}}
     mixed = {"simulation": "right/0", "rollout": "right/0", "training": "left/0"}
     cluster = {"runtime": "apart", "node_groups": groups}
-    assert ways(placement=mixed, cluster=cluster)["weights"] == "gloo"
+    assert ways(placement=mixed, cluster=cluster)["weights"] == "shared memory"
+    asked = {"name": "full", "way": "gloo"}
+    assert ways(placement=APART, cluster=apart, weights=asked)["weights"] == "gloo"
+
+
+def test_a_way_that_cannot_be_taken_is_refused_before_anything_starts(load):
+    found = plan(load(weights={"name": "full", "way": "gloo"}))["problems"]
+    assert [problem["path"] for problem in found] == ["weights.way"]
+    assert "training[0] and rollout[0]: they are in one process" in found[0]["found"]
+    assert found[0]["suggestions"] == ["weights.way=auto"]
 
 
 def test_sizes_that_no_fact_gives_are_unknown_and_never_zero(load):
@@ -352,6 +362,41 @@ def test_node_groups_may_be_machines_of_their_own(load):
         "left/cuda:1": 24_000_000_000,
         "right/cuda:2": 80_000_000_000,
     }
+    # in host memory, on two machines
+    ways = {t["channel"]: t["transport"] for t in apart["transfers"]}
+    assert ways["observations"] == "shared memory"
+    assert ways["trajectories"] == "gloo"
+    assert ways["weights"] == "nccl"
+
+
+def test_why_something_takes_a_detour(load):
+    """Two kinds of device on two machines; then on one."""
+    groups = {"left": {"devices": "1 x cuda"}, "right": {"devices": "1 x tiny"}}
+    placement = {"simulation": "left/0", "rollout": "left/0", "training": "right/0"}
+    run = load(cluster={"node_groups": groups, "runtime": "apart"}, placement=placement)
+
+    def ways(text):
+        found = assumed(run, text).as_json()
+        return {t["channel"]: [(w["way"], w["why"]) for w in t["ways"]] for t in found["transfers"]}
+
+    apart = ways("left/1 x cuda, right/1 x tiny")
+    none = "tiny and cuda have no collective in common"
+    assert apart["weights"] == [("gloo", f"{none} and they are on two machines")]
+    assert apart["trajectories"] == [("gloo", "they are on two machines")]
+    assert apart["observations"] == [("shared memory", None)]
+    assert ways("1 x cuda, 1 x tiny")["weights"] == [("shared memory", none)]
+
+
+@pytest.mark.parametrize("other", ["rocm", "ascend"])
+def test_a_run_may_mix_kinds_that_this_machine_lacks(load, other):
+    groups = {"left": {"devices": "2 x cuda"}, "right": {"devices": f"2 x {other}"}}
+    placement = {"simulation,rollout": "left/all", "training": "right/all"}
+    run = load(cluster={"node_groups": groups, "runtime": "apart"}, placement=placement)
+    found = assumed(run, f"left/2 x cuda of 80 GB, right/2 x {other} of 64 GB").as_json()
+    assert found["problems"] == []
+    weights = next(t for t in found["transfers"] if t["channel"] == "weights")
+    assert weights["transport"] == "gloo"
+    assert f"{other} and cuda have no collective in common" in weights["ways"][0]["why"]
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,55 @@ def test_both_runtimes_come_to_the_same_bits(load, tmp_path, mode):
     assert all(torch.equal(tensor, there[1][name]) for name, tensor in here[1].items())
 
 
+@pytest.mark.parametrize("runtime", ["inline", "processes"])
+def test_every_weight_transport_comes_to_the_same_bits(load, tmp_path, runtime):
+    changes = {"placement": {"simulation": "0-1", "rollout": "2-3", "training": "all"}}
+
+    def told(name, **options):
+        run = load(f"cluster.runtime={runtime}", weights={"name": name, **options}, **changes)
+        metrics, weights, evaluation = outcome(run, tmp_path / name)
+        return metrics, {n: t.tolist() for n, t in weights.items()}, evaluation
+
+    full = told("full")
+    assert told("bucketed", bucket_mib=1) == full
+    assert told("changed") == full
+    if runtime == "processes":
+        assert told("full", way="gloo") == full
+
+
+def test_a_run_ahead_of_learning_may_wait_for_its_receivers(load, tmp_path):
+    mode = MODES["ahead of learning"]
+    full = outcome(load(**mode), tmp_path / "full")
+    for runtime in ("inline", "processes"):
+        run = load(f"cluster.runtime={runtime}", weights="changed", **mode)
+        assert outcome(run, tmp_path / runtime)[0] == full[0]
+
+
+@pytest.mark.parametrize("name", ["full", "bucketed", "changed"])
+def test_case_w08_versions_go_on_after_a_resume(load, tmp_path, name):
+    def versions():
+        calls = read_timeline(tmp_path / "timeline.json").calls
+        return [c.details["version"] for c in calls if c.name == "receive_weights"]
+
+    train(load("steps=2", weights=name), tmp_path, resume=False)
+    assert versions() == [0, 1, 2]
+    train(load("steps=4", weights=name), tmp_path, resume=True)
+    # The resumed process makes the policy anew, then loads the checkpoint and goes on.
+    assert versions() == [0, 1, 2, 0, 2, 3, 4]
+
+
+def test_sending_weights_shows_in_the_timeline_and_in_the_metrics(load, tmp_path):
+    changes = {"placement": {"simulation": "0", "rollout": "1", "training": "2-3"}}
+    result = train(load("cluster.runtime=processes", **changes), tmp_path / "out", resume=False)
+    assert result.last_metrics["time/weight_sync_s"] > 0
+    calls = read_timeline(tmp_path / "out" / "timeline.json").calls
+    for name in ("send_weights", "receive_weights"):
+        found = [call for call in calls if call.name == name]
+        assert [c.details["version"] for c in found if c.worker.endswith("[0]")] == [0, 1, 2]
+        assert sum(call.details["bytes"] for call in found) > 0
+        assert any(i[:2] == ("transfer", "weights") for call in found for i in call.within)
+
+
 # --- by turns -------------------------------------------------------------------------------------
 
 
@@ -130,8 +179,9 @@ def test_a_channel_refuses_rows_of_weights_older_than_the_run_allows(load, monke
     monkeypatch.setattr(EmbodiedRun, "_sync_weights", lambda self: None)
     with open_runtime(run) as runtime:
         embodied = EmbodiedRun(run, runtime, print)
-        embodied._training.call("send_weights").wait()
+        sent = embodied._training.call("send_weights")
         embodied._rollout.call("receive_weights").wait()
+        sent.wait()
         embodied.iterate()
         with pytest.raises(WorkerFailed, match="weights 0; the newest are 1 and at most 0 behind"):
             embodied.iterate()

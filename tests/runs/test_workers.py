@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from rlinf_core import __version__
-from rlinf_core.builtin.config import DirectConfig
+from rlinf_core.builtin.config import DirectConfig, WeightsConfig
+from rlinf_core.builtin.weights import FullTransport
 from rlinf_core.data.batch import Batch
 from rlinf_core.data.outcomes import summary
 from rlinf_core.errors import SimulatorError, WorkerFailed
@@ -59,9 +60,9 @@ class World:
                     "model": ref(Kind.MODEL, "rlinf_core.testing.toy:ToyPolicy"),
                     "model_config": None,
                     "weights": ref(
-                        Kind.WEIGHT_TRANSPORT, "rlinf_core.builtin.memory:MemoryTransport"
+                        Kind.WEIGHT_TRANSPORT, "rlinf_core.builtin.weights:FullTransport"
                     ),
-                    "weights_config": None,
+                    "weights_config": WeightsConfig(),
                     "chunk": chunk,
                     "seed": 3,
                 },
@@ -260,11 +261,13 @@ def test_environments_are_shared_out_completely_and_nearly_equally():
 
 def test_weights_arrive_whole_under_their_version(world):
     made = world()
-    channel = made.runtime.channel("weights")
-    made.rollout.call("open_weights", channel, Layout(), Layout()).wait()
-    policy = ToyPolicy(None, made.spaces, 1)
-    channel.put(WeightStream.of(policy, version=4), version=4)
-    (receipt,) = made.rollout.call("receive_weights").wait()
+    channels = made.runtime.channel("weights"), made.runtime.channel("replies")
+    made.rollout.call("open_weights", *channels, Layout(), Layout()).wait()
+    sender = FullTransport(WeightsConfig())
+    sender.open(*channels, Layout(rank=0), Layout())
+    received = made.rollout.call("receive_weights")
+    sender.send(WeightStream.of(ToyPolicy(None, made.spaces, 1), version=4), 4)
+    (receipt,) = received.wait()
     assert (receipt.keys, receipt.version) == (1, 4)
     assert (made.collect(steps=1)[0]["version"] == 4).all()
 

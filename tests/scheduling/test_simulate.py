@@ -65,7 +65,9 @@ def test_a_pipeline_of_two_stages_overlaps():
 def test_changing_hands_takes_time_only_where_another_had_the_device():
     tasks = [task("a", 1, devices=("x",)), task("a", 1, devices=("x",))]
     tasks += [task("b", 1, 1, devices=("x",)), task("a", 1, 2, devices=("x",))]
-    assert times(tasks, {"a": 10, "b": 0.5}) == [(0, 1), (1, 2), (2, 3.5), (3.5, 14.5)]
+    switching = {"a": 10, "b": 0.5}
+    assert times(tasks, switching) == [(0, 1), (1, 2), (2, 3.5), (3.5, 14.5)]
+    assert [tuple(i) for i in simulate(tasks, switching, free={"x"})][-1] == (3, 4)
 
 
 def test_tasks_that_wait_for_one_another_are_refused():

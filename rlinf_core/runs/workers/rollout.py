@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -63,13 +64,18 @@ class RolloutWorker(Worker):
                 policy_factory(self._model, self._model_config, spaces, self._chunk, self._seed)
             )
 
-    def open_weights(self, channel: Channel, source: Layout, target: Layout) -> None:
+    def open_weights(
+        self, channel: Channel, replies: Channel, source: Layout, target: Layout
+    ) -> None:
         """Get ready to receive weights through ``channel``."""
-        self._transport.open(channel, source, target)
+        mine = replace(target, rank=self.place.rank, device=self.place.torch_name)
+        self._transport.open(channel, replies, source, mine)
 
     def receive_weights(self) -> Receipt:
         """Wait for the next version of the weights and load it."""
-        return self._transport.receive(self._engine)
+        receipt = self._transport.receive(self._engine)
+        self.notes |= {"version": receipt.version, "bytes": receipt.bytes}
+        return receipt
 
     def load_weights(self, folder: str, version: int) -> None:
         """Load the weights of a checkpoint."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -233,16 +233,19 @@ class TrainingWorker(Worker):
 
     # --- weights and checkpoints -----------------------------------------------------------------
 
-    def open_weights(self, channel: Channel, source: Layout, target: Layout) -> None:
+    def open_weights(
+        self, channel: Channel, replies: Channel, source: Layout, target: Layout
+    ) -> None:
         """Get ready to send weights through ``channel``."""
-        self._transport.open(channel, source, target)
+        mine = replace(source, rank=self.place.rank, device=self.place.torch_name)
+        self._transport.open(channel, replies, mine, target)
 
     def send_weights(self) -> Receipt:
-        """Send the current weights to the rollout workers; every rank has the same."""
+        """Send this rank's share of the current weights to the rollout workers."""
         stream = self._backend.export()
-        if self.place.rank:
-            return Receipt(0, "", stream.header.version)
-        return self._transport.send(stream, stream.header.version)
+        receipt = self._transport.send(stream, stream.header.version)
+        self.notes |= {"version": receipt.version, "bytes": receipt.bytes}
+        return receipt
 
     def save(self, folder: str) -> int:
         """Write weights, optimizer and schedule below ``folder``; return the weights' version."""
