@@ -1,5 +1,5 @@
 """Every check a person runs. ``python -m nox -l`` lists them; ``.ci/run`` calls all but
-``bench`` and ``chaos``.
+``bench``, ``chaos`` and ``gpu_check``.
 
 Each session makes its own environment; the exact versions are in ``constraints/dev.txt``.
 """
@@ -70,6 +70,13 @@ def chaos(session: nox.Session) -> None:
     """Kill random processes of runs. Arguments after --: how often, ``--seed``, ``--json``."""
     install_project(session, leave_out=LARGE)
     session.run("python", "scripts/chaos", *session.posargs, env=ENVIRONMENT)
+
+
+@nox.session
+def gpu_check(session: nox.Session) -> None:
+    """Check on one CUDA device what no CPU reaches; ``-- --device cpu`` goes as far as one does."""
+    install_project(session, *TEST_TOOLS, leave_out=LARGE)
+    session.run("python", "scripts/gpu_check", *session.posargs, env=ENVIRONMENT)
 
 
 @nox.session

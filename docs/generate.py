@@ -57,8 +57,8 @@ GROUPS: Mapping[str, str] = {
     ),
     "Loggers, rewards and data": "protocols.logger protocols.reward protocols.dataset",
     "Runtimes and devices": (
-        "protocols.runtime runtime.worker placement protocols.accelerator protocols.scheduler "
-        "protocols.dequeue_policy"
+        "protocols.runtime runtime.worker devices placement protocols.accelerator "
+        "protocols.scheduler protocols.dequeue_policy"
     ),
     "What moves between them": "data.batch data.draws",
     "Errors": "errors",

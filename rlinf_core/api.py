@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rlinf_core.config.schema import Config
     from rlinf_core.data.batch import Batch
     from rlinf_core.data.draws import Draws
+    from rlinf_core.devices import visible
     from rlinf_core.errors import (
         AmbiguousComponentError,
         BatchError,
@@ -108,6 +109,7 @@ _HOME: dict[str, str] = {
         "config.schema": "Config",
         "data.batch": "Batch",
         "data.draws": "Draws",
+        "devices": "visible",
         "errors": (
             "AmbiguousComponentError BatchError CapabilityError ChannelClosed ChannelTimeout "
             "CheckpointError ConfigError Deadlock MissingKeyError PluginError ProducerGone "
@@ -235,6 +237,7 @@ __all__ = [
     "rl",
     "state_seed",
     "stream_from_files",
+    "visible",
 ]
 
 

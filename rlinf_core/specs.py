@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from rlinf_core.capability import Capability, Level
 
@@ -65,6 +65,8 @@ class Facts:
             log-probability, value and replay (models).
         memory: what it keeps on the device beside the weights, in bytes by what it is, such as
             ``{"gradients": ..., "optimizer": ...}`` (training backends).
+        spread: what each of several training processes keeps of weights and ``memory``: the
+            "whole" of them, or an equal "share" (training backends).
         piecewise: whether advantages need no more than whole groups, so that learning may begin
             with a part of a rollout (algorithms).
     """
@@ -79,6 +81,7 @@ class Facts:
     act_bytes: int | Unknown = Unknown("not stated")
     memory: Mapping[str, int | Unknown] = field(default_factory=dict)
     piecewise: bool = False
+    spread: Literal["whole", "share"] | Unknown = Unknown("in a way that is not stated")
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-from pathlib import Path
 
-DRIVER_FOLDER = Path("/proc/driver/nvidia/gpus")
-"""Where the NVIDIA driver lists its GPUs on Linux, one folder each."""
+from rlinf_core.builtin import nvml
+from rlinf_core.devices import visible
 
 
 class Cpu:
@@ -27,37 +25,53 @@ class Cpu:
 
 
 class Cuda:
-    """NVIDIA GPUs, counted by the driver."""
+    """NVIDIA GPUs, as the driver tells them; of those that are split, one compute instance."""
 
     torch_name = "cuda"
     visibility_variable = "CUDA_VISIBLE_DEVICES"
     collective = "nccl"
+    handles = True
+    torch_build = "CUDA"
+
+    def __init__(self) -> None:
+        self._found: tuple[nvml.Gpu, ...] | None = None  # asking takes up to a second
 
     def count(self) -> int:
-        """Return how many GPUs are visible; 0 where there is no driver."""
-        present = _driver_count()
-        shown = os.environ.get(self.visibility_variable)
-        if shown is None:
-            return present
-        return min(
-            present, len([part for part in shown.split(",") if part.strip() not in ("", "-1")])
-        )
+        """Return how many GPUs a process would see; 0 where there is no driver."""
+        return len(self._visible())
 
     def memory(self, index: int) -> int | None:
-        """Return None: telling it would start the driver in this process."""
-        return None
+        """Return a GPU's memory in bytes.
+
+        None without the driver's management library, and where GPUs are of several sizes and CUDA
+        may number them by speed, which that library does not (CUDA_DEVICE_ORDER decides).
+        """
+        shown = self._visible()
+        by_name = os.environ.get(self.visibility_variable, "").startswith(("GPU-", "MIG-"))
+        by_place = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+        alike = len({_first_part(gpu).memory for gpu in self._all()}) == 1
+        if not 0 <= index < len(shown) or not (by_name or by_place or alike):
+            return None
+        return shown[index].memory
+
+    def _all(self) -> tuple[nvml.Gpu, ...]:
+        if self._found is None:
+            self._found = nvml.gpus()
+        return self._found
+
+    def _visible(self) -> list[nvml.Gpu]:
+        """Return what a CUDA process would see, in its order.
+
+        A process sees one compute instance at most, and where it sees one, no whole GPU.
+        """
+        whole = self._all()
+        named = [*whole, *(part for gpu in whole for part in gpu.parts)]
+        text = os.environ.get(self.visibility_variable)
+        numbers = visible(text, [gpu.uuid for gpu in named], len(whole))
+        shown = [_first_part(named[number]) for number in numbers]
+        parts = [gpu for gpu in shown if gpu not in whole]
+        return parts[:1] or shown
 
 
-def _driver_count() -> int:
-    if DRIVER_FOLDER.is_dir():
-        return sum(1 for _ in DRIVER_FOLDER.iterdir())
-    try:  # Windows Subsystem for Linux and containers list nothing under /proc
-        driver = ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return 0
-    number = ctypes.c_uint(0)
-    if driver.nvmlInit_v2() != 0:
-        return 0
-    driver.nvmlDeviceGetCount_v2(ctypes.byref(number))
-    driver.nvmlShutdown()
-    return number.value
+def _first_part(gpu: nvml.Gpu) -> nvml.Gpu:
+    return gpu.parts[0] if gpu.parts else gpu

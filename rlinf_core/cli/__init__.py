@@ -94,11 +94,25 @@ def _evaluate(
 
 
 @app.command("plan")
-def _plan(run: RunName, overrides: Overrides = None, json: Json = False) -> None:
+def _plan(
+    run: RunName,
+    overrides: Overrides = None,
+    assume_devices: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="Plan for these devices instead, such as '8 x cuda of 80 GB'."
+        ),
+    ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Predict times from what an earlier run measured."),
+    ] = None,
+    json: Json = False,
+) -> None:
     """Show what a run would do on this machine, and what is wrong with it; start nothing."""
     from rlinf_core.cli.plan import main
 
-    raise typer.Exit(main(run, json, overrides or []))
+    raise typer.Exit(main(run, json, overrides or [], assume_devices, profile))
 
 
 @app.command("trace")
@@ -109,12 +123,16 @@ def _trace(
     ] = None,
     began: Annotated[float | None, typer.Option("--from", help="Draw from this second.")] = None,
     seconds: Annotated[float | None, typer.Option(help="Draw so many seconds.")] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Predict from another run's costs than its own."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Say where the time of a run went, and draw it."""
     from rlinf_core.cli.trace import main
 
-    raise typer.Exit(main(folder, picture, began, seconds, json))
+    raise typer.Exit(main(folder, picture, began, seconds, json, profile))
 
 
 @app.command("doctor")

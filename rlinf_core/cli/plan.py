@@ -9,6 +9,7 @@ from __future__ import annotations
 import json as json_module
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -18,7 +19,7 @@ from rich.text import Text
 from rlinf_core.config.validate import load_run
 from rlinf_core.errors import ConfigError, Problem, RequestError
 from rlinf_core.files import finite
-from rlinf_core.flow.arrange import Arrangement
+from rlinf_core.flow.arrange import Arrangement, assuming
 from rlinf_core.flow.plan import (
     MODES,
     Plan,
@@ -29,17 +30,20 @@ from rlinf_core.flow.plan import (
     refused_json,
     values,
 )
-from rlinf_core.flow.sizes import Size, in_words
+from rlinf_core.flow.sizes import Size, in_seconds, in_words
 from rlinf_core.runs.plan import ITERATION, make_plan
 
 WIDTH = 100
 """Columns where standard output is no terminal."""
 
 
-def main(run: str, json: bool, overrides: list[str]) -> int:
+def main(
+    run: str, json: bool, overrides: list[str], assume: str | None, profile: Path | None
+) -> int:
     """Print the plan; return the exit code: 0, or 2 where something is wrong with the run."""
     try:
-        plan = make_plan(load_run(run, overrides))
+        loaded = load_run(run, overrides)
+        plan = make_plan(loaded if assume is None else assuming(loaded, assume), profile)
     except RequestError as error:
         if not json:
             raise
@@ -68,6 +72,7 @@ def _print_page(console: Console, plan: Plan) -> None:
         _batch(console, plan)
     if plan.arrangement is not None:
         _memory(console, plan)
+        _times(console, plan)
     _checks(console, plan)
     _values(console, plan)
 
@@ -86,6 +91,8 @@ def _where(console: Console, plan: Plan, arrangement: Arrangement) -> None:
     _table(console, "Groups", ("group", "runs in", "devices, by process"), rows)
     chosen = "given" if plan.run.config.collect.stages else "chosen by the placement"
     console.print(f"stages: {arrangement.stages} ({chosen})")
+    if plan.run.assumed is not None:
+        console.print("devices are assumed: whether this machine has them was not looked at")
 
 
 def _flow(console: Console, plan: Plan) -> None:
@@ -116,6 +123,10 @@ def _moves(console: Console, plan: Plan) -> None:
     ]
     header = ("channel", "from -> to", "items", "each", "in all", "by")
     _table(console, "Moved in one iteration", header, rows)
+    for moved in plan.transfers:
+        for leg in moved.legs:
+            if leg.why:
+                console.print(f"{moved.channel}: {leg.way}, since {leg.why}", soft_wrap=True)
     for moved in plan.transfers:
         if moved.traffic.note:
             console.print(f"{moved.channel}: {moved.traffic.note}")
@@ -153,6 +164,27 @@ def _memory(console: Console, plan: Plan) -> None:
         rows.append((f"{pool.name} ({has})", f"= {pool.sharing}", str(pool.needed), fits))
     _table(console, "Memory", ("device", "group", "keeps", "of which"), rows)
     _reasons(console, [pool.total for pool in plan.pools])
+
+
+def _times(console: Console, plan: Plan) -> None:
+    found = plan.prediction
+    _heading(console, "Time of one iteration")
+    if found is None:
+        console.print(
+            "unknown: nothing was measured; rlinf plan RUN --profile FOLDER takes the costs of "
+            "an earlier run",
+            soft_wrap=True,
+        )
+        return
+    whole, collect, learn = (
+        in_seconds(found[f"{name}_s"]) for name in ("iteration", "collect", "update")
+    )
+    console.print(f"predicted {whole}: {collect} to collect, {learn} to learn")
+    idle = ", ".join(f"{device} {share:.0%}" for device, share in found["idle"].items())
+    console.print(f"idle: {idle}", soft_wrap=True)
+    console.print(f"from what things cost in {found['profile']}", soft_wrap=True)
+    for note in found["notes"]:
+        console.print(note, soft_wrap=True)
 
 
 def _checks(console: Console, plan: Plan) -> None:

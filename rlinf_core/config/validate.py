@@ -31,7 +31,7 @@ from rlinf_core.config.schema import (
     as_section,
 )
 from rlinf_core.config.search import core_folders, find_run, unknown_run
-from rlinf_core.devices import AUTO
+from rlinf_core.devices import AUTO, Assumed
 from rlinf_core.errors import Problem, RequestError
 from rlinf_core.placement import parse_placement
 from rlinf_core.plugins.manager import PluginManager
@@ -55,6 +55,8 @@ class Run:
         written: the interpolations that gave values, as they were written, by dotted path.
         path: the run's own file; None for a run from stored data.
         plugins: the plugins it was checked against, with the registry.
+        assumed: devices that its plan takes for granted; None for those of this machine, and always
+            None in a run that starts.
     """
 
     config: RunConfig
@@ -65,6 +67,7 @@ class Run:
     written: Mapping[str, str]
     path: Path | None
     plugins: PluginManager
+    assumed: Assumed | None = None
 
     @property
     def registry(self) -> Registry:

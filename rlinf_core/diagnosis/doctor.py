@@ -19,7 +19,9 @@ from rlinf_core.diagnosis.probes import missing_modules, probe_call, read_probe
 from rlinf_core.plugins.manager import PluginManager
 from rlinf_core.plugins.records import PluginRecord
 from rlinf_core.plugins.resolve import import_target
+from rlinf_core.protocols.accelerator import needed_build
 from rlinf_core.specs import Component, EngineAdapterSpec, Kind, Readiness
+from rlinf_core.torch_build import torch_build
 
 
 class State(enum.StrEnum):
@@ -104,7 +106,7 @@ def diagnose(manager: PluginManager, folder: Path) -> Diagnosis:
     said = {id(c): _said(c, answer) for c, answer in zip(probed, told, strict=True)}
     devices = [_device(c, a) for c, a in zip(accelerators, counted, strict=True)]
     for component, device in zip(accelerators, devices, strict=True):
-        said[id(component)] = (*said.get(id(component), ()), _one_device(device))
+        said[id(component)] = (*said.get(id(component), ()), *_of_device(device))
     patients = [Patient(c, (*_required(c), *said.get(id(c), ()))) for c in components]
     return Diagnosis(
         tuple(_facts(library, folder, components)),
@@ -150,14 +152,18 @@ def _count_call(component: Component) -> Call:
 
 
 def count_devices(target: str) -> dict[str, Any]:
-    """Return how many devices an accelerator finds, and their memory in bytes."""
+    """Return how many devices an accelerator finds, their memory in bytes, and its torch."""
     accelerator = import_target(target, "the accelerator")()
     count = int(accelerator.count())
-    return {"count": count, "memory": [accelerator.memory(index) for index in range(count)]}
+    return {
+        "count": count,
+        "memory": [accelerator.memory(index) for index in range(count)],
+        "torch_build": needed_build(accelerator),
+    }
 
 
 def _device(component: Component, answer: Answer) -> Mapping[str, Any]:
-    found = answer.value or {"count": None, "memory": []}
+    found = answer.value or {"count": None, "memory": [], "torch_build": ""}
     return {
         "name": component.spec.name,
         "distribution": component.distribution,
@@ -166,10 +172,16 @@ def _device(component: Component, answer: Answer) -> Mapping[str, Any]:
     }
 
 
-def _one_device(device: Mapping[str, Any]) -> Readiness:
-    """Return whether an accelerator has anything to offer."""
-    count = device["count"]
-    if count:
-        return Readiness("device", True, f"{count} found")
-    found = "none found" if device["error"] is None else f"counting {device['error']}"
-    return Readiness("device", False, found, "", "use a machine that has one and its driver")
+def _of_device(device: Mapping[str, Any]) -> Iterator[Readiness]:
+    """Yield whether an accelerator has anything to offer, and whether torch can use it."""
+    count, needed = device["count"], device["torch_build"]
+    if not count:
+        found = "none found" if device["error"] is None else f"counting {device['error']}"
+        yield Readiness("device", False, found, "", "use a machine that has one and its driver")
+        return
+    yield Readiness("device", True, f"{count} found")
+    build = torch_build()
+    if needed and build:
+        fits = build.split()[0] == needed
+        remedy = "" if fits else f"install a torch that was built for {needed}"
+        yield Readiness("torch", fits, f"built for {build}", "", remedy)

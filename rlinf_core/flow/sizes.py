@@ -1,4 +1,7 @@
-"""Sizes in bytes, of which some parts may be unknown: never counted as zero, always named."""
+"""Sizes in bytes, of which some parts may be unknown: never counted as zero, always named.
+
+And how sizes and times are said to people.
+"""
 
 from __future__ import annotations
 
@@ -54,6 +57,14 @@ def in_words(number: int) -> str:
     while value >= 999.5 and unit + 1 < len(_UNITS):
         value, unit = value / 1000, unit + 1
     return f"{value:.3g} {_UNITS[unit]}"
+
+
+def in_seconds(number: float) -> str:
+    """Return seconds with three digits: ``1.02 s``, ``12.3 ms``, ``85 us``."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if number * factor >= 0.9995 or unit == "us":
+            return f"{number * factor:.3g} {unit}"
+    raise AssertionError("the last unit takes all")
 
 
 def space_size(space: Any, what: str) -> Size:

@@ -186,7 +186,7 @@ def measure(timeline: Timeline) -> dict[str, Any]:
         spent["idle"] = max(span - sum(spent[kind] for kind in ("compute", *INNER)), 0.0)
     found = {}
     for device, there in timeline.devices.items():
-        busy = _union([s for call in calls if call.worker in there for s in call.busy()])
+        busy = union([s for call in calls if call.worker in there for s in call.busy()])
         found[device] = {"workers": there, "busy": busy, "idle": span - busy}
     return {"seconds": span, "workers": workers, "devices": found}
 
@@ -229,7 +229,7 @@ def _seconds(spans: Iterable[Span]) -> float:
     return sum(span.ended - span.began for span in spans) / 1e9
 
 
-def _union(stretches: Sequence[tuple[float, float]]) -> float:
+def union(stretches: Sequence[tuple[float, float]]) -> float:
     """Return how long any of these stretches lasts."""
     total, reached = 0.0, float("-inf")
     for began, ended in sorted(stretches):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlinf_core.capability import Capability
 from rlinf_core.config.validate import Run
@@ -13,8 +13,9 @@ from rlinf_core.flow.arrange import Arrangement
 from rlinf_core.flow.sizes import Size, action_size, observation_size
 from rlinf_core.flow.trace import Graph, Stream
 from rlinf_core.placement import Device
+from rlinf_core.protocols.accelerator import opens_handles
 from rlinf_core.specs import Facts
-from rlinf_core.transport.ways import AUTO, Endpoint, choose_way
+from rlinf_core.transport.ways import AUTO, Endpoint, choose_way, detour
 
 
 @dataclass(frozen=True)
@@ -71,15 +72,27 @@ class Traffic:
     way: str = AUTO
 
 
+class Leg(NamedTuple):
+    """By which way something goes, and why it takes a detour; "" where it does not."""
+
+    way: str
+    why: str = ""
+
+
 @dataclass(frozen=True)
 class Transfer:
-    """One channel between two groups."""
+    """One channel between two groups; ``legs`` are the ways between their processes, each once."""
 
     channel: str
     source: str
     target: str
     traffic: Traffic
-    transport: str
+    legs: tuple[Leg, ...]
+
+    @property
+    def transport(self) -> str:
+        """The ways, in words."""
+        return " or ".join(dict.fromkeys(leg.way for leg in self.legs))
 
     def as_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -91,6 +104,7 @@ class Transfer:
             "item": self.traffic.item.as_json(),
             "iteration": self.traffic.total.as_json(),
             "transport": self.transport,
+            "ways": [{"way": leg.way, "why": leg.why or None} for leg in self.legs],
             "note": self.traffic.note or None,
         }
 
@@ -114,11 +128,11 @@ def transfers(
         if measure is None:
             continue
         traffic = measure(_scale(run, arrangement, graph.group(stream.target.group).size))
-        ways, wrong = _ways(run, arrangement, graph, stream, traffic)
+        legs, wrong = _legs(run, arrangement, graph, stream, traffic)
         if wrong:
             problems.append(Problem("weights.way", wrong, "", (f"weights.way={AUTO}",)))
         names = (stream.channel, stream.source.group, stream.target.group)
-        found.append(Transfer(*names, traffic, " or ".join(ways)))
+        found.append(Transfer(*names, traffic, legs))
     return found, problems
 
 
@@ -141,9 +155,9 @@ def _scale(run: Run, arrangement: Arrangement, receivers: int) -> Scale:
     )
 
 
-def _ways(
+def _legs(
     run: Run, arrangement: Arrangement, graph: Graph, stream: Stream, traffic: Traffic
-) -> tuple[list[str], str]:
+) -> tuple[tuple[Leg, ...], str]:
     """Return the ways between the processes of two groups, each once, and what is wrong."""
     apart = run.can("runtime", Capability.PROCESSES)
     sources, targets = (
@@ -155,24 +169,28 @@ def _ways(
     )
     pairs = [(source, target) for source in sources for target in targets]
     try:
-        ways = [choose_way(*pair, traffic.way).shown(pair[0]) for pair in pairs]
+        ways = [(choose_way(*pair, traffic.way), pair) for pair in pairs]
     except WeightSyncError as error:
-        return [traffic.way], str(error)
-    return list(dict.fromkeys(ways)), ""
+        return (Leg(traffic.way),), str(error)
+    legs = (Leg(way.shown(pair[0]), detour(way, *pair)) for way, pair in ways)
+    return tuple(dict.fromkeys(legs)), ""
 
 
 def _endpoint(
     device: Device, name: str, apart: bool, traffic: Traffic, arrangement: Arrangement
 ) -> Endpoint:
-    """Return where a process is; all are on one machine."""
-    process = name if apart else ""
+    """Return where a process is; what is not on its device is in its machine's memory."""
+    process, host = (name if apart else ""), arrangement.machine(device)
     if not traffic.resident:
-        return Endpoint(name, process=process)
+        return Endpoint(name, host, process)
     kind = arrangement.accelerators[device.kind]
     return Endpoint(
         name,
-        process=process,
+        host,
+        process,
         torch_name=kind.torch_name,
         device=str(device),
         collective=kind.collective,
+        kind=device.kind,
+        handles=opens_handles(kind),
     )

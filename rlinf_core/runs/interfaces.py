@@ -143,7 +143,7 @@ def _weights(scale: Scale) -> Traffic:
 def _gradients(scale: Scale) -> Traffic:
     others = 2 * (scale.receivers - 1)  # to rank 0, and back
     items, note = scale.optimizer_steps * others, "and a few sums of counts and metrics"
-    return Traffic(items, scale.weights, scale.weights * items, resident=True, note=note)
+    return Traffic(items, scale.weights, scale.weights * items, note=note)
 
 
 CONTENTS: Mapping[str, Callable[[Scale], Traffic] | None] = MappingProxyType(

@@ -6,9 +6,11 @@ The one function that says what is wrong with a run on this machine: ``rlinf pla
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from rlinf_core.config.validate import Run
+from rlinf_core.errors import RequestError
 from rlinf_core.flow.arrange import Arrangement, arrange
 from rlinf_core.flow.memory import memory
 from rlinf_core.flow.plan import Plan
@@ -18,13 +20,23 @@ from rlinf_core.runs.deadlines import unknown_methods
 from rlinf_core.runs.embodied import EmbodiedRun
 from rlinf_core.runs.interfaces import CONTENTS, interfaces
 from rlinf_core.runs.layout import served_by, stage_keys
+from rlinf_core.runs.predict import layout_of, predict, profile
 
 ITERATION = "iteration"
 """The phase of one iteration: collecting, learning, sending the weights."""
 
 
-def make_plan(run: Run) -> Plan:
-    """Return what a run that trains would do on this machine, and what is wrong with it."""
+def make_plan(run: Run, earlier: Path | None = None) -> Plan:
+    """Return what a run that trains would do on this machine, and what is wrong with it.
+
+    Args:
+        run: the run.
+        earlier: folder of a run whose timeline says what things cost; None predicts no time.
+
+    Raises:
+        RequestError: the earlier run has no timeline that says it.
+    """
+    known = None if earlier is None else profile(earlier)
     arrangement, problems = arrange(run)
     problems = [*problems, *unknown_methods(run)]
     if arrangement is None:
@@ -35,7 +47,11 @@ def make_plan(run: Run) -> Plan:
     graph = trace(run)
     moved, unfit = transfers(run, arrangement, graph, ITERATION, CONTENTS)
     batch = batch_arithmetic(run, arrangement)
-    return Plan(run, arrangement, graph, tuple(moved), batch, tuple(pools), (*more, *unfit))
+    predicted = None
+    if known is not None:
+        predicted = predict(layout_of(run, arrangement), known, str(earlier)).as_json()
+    wrong = (*more, *unfit)
+    return Plan(run, arrangement, graph, tuple(moved), batch, tuple(pools), wrong, predicted)
 
 
 def check_plan(run: Run) -> None:
@@ -43,7 +59,10 @@ def check_plan(run: Run) -> None:
 
     Raises:
         ConfigError: with every problem that its plan shows.
+        RequestError: it assumes devices, which only a plan can do.
     """
+    if run.assumed is not None:
+        raise RequestError("devices can be assumed for a plan only; this machine has those it has")
     make_plan(run).raise_any()
 
 

@@ -27,6 +27,8 @@ class Endpoint:
         torch_name: what its own torch calls the device that its tensors live on: "cuda:0".
         device: what tells that device from others of that machine and type.
         collective: torch.distributed backend between such devices: "gloo", "nccl".
+        kind: what tells its kind of device from others of that type: AMD's are "cuda", too.
+        handles: whether another process can open memory of that device.
     """
 
     name: str
@@ -35,11 +37,18 @@ class Endpoint:
     torch_name: str = "cpu"
     device: str = ""
     collective: str = "gloo"
+    kind: str = ""
+    handles: bool = True
 
     @property
     def type(self) -> str:
         """Torch's type of that device: "cpu", "cuda"."""
         return self.torch_name.partition(":")[0]
+
+    @property
+    def called(self) -> str:
+        """The kind of device, for people."""
+        return self.kind or self.type
 
 
 @dataclass(frozen=True)
@@ -70,15 +79,17 @@ def _reference(source: Endpoint, target: Endpoint) -> str:
 def _handle(source: Endpoint, target: Endpoint) -> str:
     if source.type == "cpu" or target.type == "cpu":
         return "an end is on a CPU"
-    same = (source.host, source.type, source.device) == (target.host, target.type, target.device)
-    return "" if same else "they are on two devices"
+    if not _one_device(source, target):
+        return "they are on two devices"
+    return "" if source.handles else f"no process can open another's memory of {source.called}"
 
 
 def _collective(source: Endpoint, target: Endpoint) -> str:
-    if source.type != target.type or source.type == "cpu":
-        return "they are not on two devices of one kind that has a collective of its own"
-    one = (source.host, source.device) == (target.host, target.device)
-    return "they are on one device" if one else ""
+    if source.type == "cpu" or target.type == "cpu":
+        return "an end is on a CPU"
+    if (source.type, source.kind) != (target.type, target.kind):
+        return f"{source.called} and {target.called} have no collective in common"
+    return "they are on one device" if _one_device(source, target) else ""
 
 
 def _shared_memory(source: Endpoint, target: Endpoint) -> str:
@@ -89,6 +100,11 @@ def _shared_memory(source: Endpoint, target: Endpoint) -> str:
 
 def _gloo(source: Endpoint, target: Endpoint) -> str:
     return "they are in one process" if _one_process(source, target) else ""
+
+
+def _one_device(source: Endpoint, target: Endpoint) -> bool:
+    ends = [(end.host, end.type, end.kind, end.device) for end in (source, target)]
+    return ends[0] == ends[1]
 
 
 def _one_process(source: Endpoint, target: Endpoint) -> bool:
@@ -133,3 +149,13 @@ def choose_way(source: Endpoint, target: Endpoint, wanted: str = AUTO) -> Way:
             f"{AUTO}, or one of {', '.join(fit)}"
         )
     return way
+
+
+def detour(way: Way, source: Endpoint, target: Endpoint) -> str:
+    """Return why tensors go through host memory, or over a network; "" where they do not."""
+    reasons = []
+    if way.name in ("shared_memory", "gloo") and {source.type, target.type} != {"cpu"}:
+        reasons.append((_handle if _one_device(source, target) else _collective)(source, target))
+    if way.name == "gloo":
+        reasons.append(_shared_memory(source, target))
+    return " and ".join(reason for reason in reasons if reason)

@@ -90,6 +90,8 @@ def here(name: str, device: str) -> Endpoint:
         collective=torch.distributed.get_default_backend_for_device(found)
         if torch.distributed.is_available()
         else "",
+        kind="hip" if found.type == "cuda" and torch.version.hip else found.type,
+        handles=found.type == "cuda",
     )
 
 

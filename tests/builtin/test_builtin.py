@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from rlinf_core.builtin import accelerators
+from rlinf_core.builtin import nvml
 from rlinf_core.builtin.accelerators import Cpu, Cuda
 from rlinf_core.builtin.config import ConsoleConfig, DirectConfig
 from rlinf_core.builtin.console import ConsoleLogger
@@ -142,7 +142,8 @@ def test_cuda_counts_what_the_driver_lists_and_honours_the_visibility_variable(
 ):
     for name in ("0000:01:00.0", "0000:02:00.0"):
         (tmp_path / name).mkdir()
-    monkeypatch.setattr(accelerators, "DRIVER_FOLDER", tmp_path)
+    monkeypatch.setattr(nvml, "DRIVER_FOLDER", tmp_path)
+    monkeypatch.setattr(nvml, "LIBRARY", "libnvidia-ml-of-nobody.so")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert Cuda().count() == 2
     for shown, count in [("", 0), ("1", 1), ("0,1", 2), ("-1", 0), ("0,1,2,3", 2)]:

@@ -12,12 +12,14 @@ from rlinf_core.config.schema import Config, RunConfig
 from rlinf_core.plugins.manager import PluginManager
 
 HERE = (
+    "rlinf-plugin-ascend",
     "rlinf-plugin-gymnasium",
     "rlinf-plugin-grpo",
     "rlinf-plugin-maniskill",
     "rlinf-plugin-metaworld",
     "rlinf-plugin-mlp",
     "rlinf-plugin-ppo",
+    "rlinf-plugin-rocm",
     "rlinf-plugin-tensorboard",
     "rlinf-plugin-torch",
 )

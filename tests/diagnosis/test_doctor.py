@@ -100,6 +100,11 @@ def test_an_accelerator_is_ready_where_it_finds_a_device(zoo):
     (device,) = [d for d in found.devices if d["name"] == "zoo"]
     assert (device["count"], device["memory"], device["error"]) == (2, [2**30, 2**31], None)
     assert patient().state is State.READY
+    zoo(hook="accelerators", code=code.format("2") + "    torch_build = 'XPU'\n")
+    mine = patient()
+    assert mine.state is State.NOT_READY
+    assert [(want.what, want.ready) for want in mine.wants] == [("device", True), ("torch", False)]
+    assert mine.wants[1].remedy == "install a torch that was built for XPU"
     zoo(hook="accelerators", code=code.format("0"))
     assert patient().state is State.NOT_READY
     zoo(hook="accelerators", code="import os\nos.abort()\n")

@@ -63,7 +63,7 @@ BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)
 SPACES = Spaces(spaces.Dict({"state": BOX}), BOX)
 
 class Tiny:
-    torch_name, visibility_variable, collective = "tiny", "", "ring"
+    torch_name, visibility_variable, collective, handles = "tiny", "", "ring", True
     def count(self): return 3
     def memory(self, index): return 10_000_000
 

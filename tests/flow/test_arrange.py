@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from rlinf_core.config.overrides import parse
 from rlinf_core.config.validate import load_run
+from rlinf_core.errors import PluginError
+from rlinf_core.flow import arrange as arrange_module
 from rlinf_core.flow.arrange import arrange
 from rlinf_core.placement import COMPONENTS
 
@@ -77,6 +79,24 @@ def test_the_best_devices_there_are(load):
         arrangement, problems = arrange(load(cluster={"devices": text}))
         assert not problems
         assert [d.torch_name for d in arrangement.devices] == [f"tiny:{n}" for n in range(shown)]
+
+
+def test_a_kind_whose_plugin_cannot_be_loaded_is_not_there_for_auto(load, monkeypatch):
+    run = load(cluster={"devices": "auto"})
+    named = load(cluster={"devices": "tiny"})
+
+    def broken(component):
+        if component.spec.name == "tiny":
+            raise PluginError("it is broken")
+        return plugin_load(component)
+
+    plugin_load = arrange_module.load
+    monkeypatch.setattr(arrange_module, "load", broken)
+    arrangement, problems = arrange(run)
+    assert not problems
+    assert {device.kind for device in arrangement.devices} == {"cpu"}
+    with pytest.raises(PluginError, match="it is broken"):
+        arrange(named)
 
 
 def test_an_override_is_a_line_of_a_placement(load):

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from rlinf_core.errors import ConfigError
+from rlinf_core.config.components import Chosen
+from rlinf_core.errors import ConfigError, RequestError
+from rlinf_core.flow import arrange as arrange_module
+from rlinf_core.flow.arrange import assuming
+from rlinf_core.flow.memory import _share
 from rlinf_core.flow.sizes import Size, in_words
 from rlinf_core.flow.trace import Method, TracingRuntime
 from rlinf_core.protocols.runtime import WorkerSpec
 from rlinf_core.runs.plan import make_plan, trace
 from rlinf_core.runs.train import train
+from rlinf_core.specs import Kind, Unknown
 
 TINY = {"devices": "3 x tiny"}
 APART = {"simulation": "0", "rollout": "1", "training": "2"}
@@ -40,6 +47,7 @@ def test_the_flow_of_an_iteration(load):
         ("observations", "simulation", "rollout"),
         ("trajectories", "rollout", "training"),
         ("weights", "training", "rollout"),
+        ("weights_replies", "rollout", "training"),
     ]
     assert [s.channel for s in graph.streams("evaluation")] == [
         "evaluation.observations",
@@ -308,3 +316,180 @@ def test_a_plan_with_a_wrong_placement_says_nothing_of_places(load, tmp_path):
     assert problem["suggestions"] == ["placement.simulation=0-2", "placement.simulation=all"]
     assert json.loads(json.dumps(found)) == found
     problems(run, tmp_path)
+
+
+# --- devices that are not here --------------------------------------------------------------------
+
+
+def assumed(run, text):
+    return make_plan(assuming(run, text))
+
+
+def test_a_cluster_is_planned_on_a_laptop(load):
+    run = load(cluster={"devices": "8 x cuda", "runtime": "apart"}, model="heavy")
+    assert "this machine has none" in make_plan(run).problems[0].text
+    found = assumed(run, "8 x cuda of 80 GB").as_json()
+    assert found["problems"] == []
+    assert [d["torch_name"] for d in found["devices"]] == [f"cuda:{n}" for n in range(8)]
+    assert {pool["capacity"] for pool in found["memory"]} == {80_000_000_000}
+    assert found["assumed"] == [{"node": "", "kind": "cuda", "number": 8, "memory": 80_000_000_000}]
+    assert assumed(run, "8 x cuda").as_json()["memory"][0]["capacity"] is None
+    auto = load(cluster={"devices": "auto"})
+    assert len(assumed(auto, "2 x cuda, 1 x cpu of 256 GiB").as_json()["devices"]) == 2
+    slots = assumed(load(), "1 x cpu of 256 GiB").as_json()["memory"][0]
+    assert slots["capacity"] == 256 * 2**30
+
+
+def test_what_is_assumed_can_be_too_little(load):
+    run = load(cluster={"devices": "8 x cuda"}, model="vast")
+    (problem,) = assumed(run, "4 x cuda").problems
+    assert "8 x cuda, but the assumed machine has 4" in problem.text
+    (problem,) = assumed(run, "8 x cuda of 10 MB").problems
+    assert "cuda:0 has 10 MB" in problem.text
+
+
+def test_node_groups_may_be_machines_of_their_own(load):
+    groups = {"left": {"devices": "2 x cuda"}, "right": {"devices": "2 x cuda"}}
+    placement = {"simulation": "left/0", "rollout": "left/1", "training": "right/all:1"}
+    run = load(cluster={"node_groups": groups, "runtime": "apart"}, placement=placement)
+    together = assumed(run, "4 x cuda").as_json()["devices"]
+    assert [d["torch_name"] for d in together] == ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]
+    apart = assumed(run, "left/2 x cuda of 24 GB, right/2 x cuda of 80 GB").as_json()
+    assert [d["torch_name"] for d in apart["devices"]] == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
+    assert [d["index"] for d in apart["devices"]] == [0, 1, 2, 3]
+    assert {p["device"]: p["capacity"] for p in apart["memory"]} == {
+        "left/cuda:0": 24_000_000_000,
+        "left/cuda:1": 24_000_000_000,
+        "right/cuda:2": 80_000_000_000,
+    }
+    # in host memory, on two machines
+    ways = {t["channel"]: t["transport"] for t in apart["transfers"]}
+    assert ways["observations"] == "shared memory"
+    assert ways["trajectories"] == "gloo"
+    assert ways["weights"] == "nccl"
+
+
+def test_why_something_takes_a_detour(load):
+    """Two kinds of device on two machines; then on one."""
+    groups = {"left": {"devices": "1 x cuda"}, "right": {"devices": "1 x tiny"}}
+    placement = {"simulation": "left/0", "rollout": "left/0", "training": "right/0"}
+    run = load(cluster={"node_groups": groups, "runtime": "apart"}, placement=placement)
+
+    def ways(text):
+        found = assumed(run, text).as_json()
+        return {t["channel"]: [(w["way"], w["why"]) for w in t["ways"]] for t in found["transfers"]}
+
+    apart = ways("left/1 x cuda, right/1 x tiny")
+    none = "tiny and cuda have no collective in common"
+    assert apart["weights"] == [("gloo", f"{none} and they are on two machines")]
+    assert apart["trajectories"] == [("gloo", "they are on two machines")]
+    assert apart["observations"] == [("shared memory", None)]
+    assert ways("1 x cuda, 1 x tiny")["weights"] == [("shared memory", none)]
+
+
+@pytest.mark.parametrize("other", ["rocm", "ascend"])
+def test_a_run_may_mix_kinds_that_this_machine_lacks(load, other):
+    groups = {"left": {"devices": "2 x cuda"}, "right": {"devices": f"2 x {other}"}}
+    placement = {"simulation,rollout": "left/all", "training": "right/all"}
+    run = load(cluster={"node_groups": groups, "runtime": "apart"}, placement=placement)
+    found = assumed(run, f"left/2 x cuda of 80 GB, right/2 x {other} of 64 GB").as_json()
+    assert found["problems"] == []
+    weights = next(t for t in found["transfers"] if t["channel"] == "weights")
+    assert weights["transport"] == "gloo"
+    assert f"{other} and cuda have no collective in common" in weights["ways"][0]["why"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("cuda", "wanted a number and a kind"),
+        ("0 x cuda", "wanted a number and a kind"),
+        ("2 x cuda of much", "wanted a number and a kind"),
+        ("2 x cuda, 4 x cuda", "assumes cuda twice"),
+        ("left/2 x cuda, 4 x cpu", "a label before each kind, or before none"),
+        ("lef/2 x cuda", "no node group 'lef'"),
+        ("2 x cuad", "no plugin provides"),
+    ],
+)
+def test_what_cannot_be_assumed(load, text, told):
+    with pytest.raises(RequestError) as caught:
+        assuming(load(), text)
+    assert told in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_a_run_with_assumed_devices_cannot_start(load, tmp_path):
+    run = assuming(load(), "8 x cuda")
+    with pytest.raises(RequestError, match="for a plan only"):
+        train(run, tmp_path / "out", resume=False)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("build", "chosen", "refused"),
+    [
+        ("CUDA 13.0", "cuda", "torch here is built for CUDA 13.0, and not for ROCm"),
+        ("ROCm 7.1", "likewise", "torch here is built for ROCm 7.1, and not for CUDA"),
+        ("cpu", "cpu", "torch here is built for the CPU, and not for CUDA"),
+    ],
+)
+def test_two_kinds_of_one_torch_name_are_told_apart_by_torchs_build(
+    load, monkeypatch, build, chosen, refused
+):
+    """A machine with GPUs of both makers: torch calls both "cuda", and is built for one of them."""
+    run = load(cluster={"devices": "auto"})  # before anything is replaced
+    kinds = {
+        "cuda": SimpleNamespace(torch_name="cuda", torch_build="CUDA", collective="nccl"),
+        "likewise": SimpleNamespace(torch_name="cuda", torch_build="ROCm", collective="nccl"),
+        "cpu": SimpleNamespace(torch_name="cpu", collective="gloo"),
+    }
+    for kind in kinds.values():
+        kind.count, kind.memory = (lambda: 2), (lambda index: None)
+    known = [replace(c, spec=replace(c.spec, name=n)) for n in kinds for c in cpu(run)]
+    monkeypatch.setattr(type(run.registry), "components", lambda self, kind: tuple(known))
+    monkeypatch.setattr(arrange_module, "load", lambda c: lambda: kinds[c.spec.name])
+    monkeypatch.setattr(arrange_module, "torch_build", lambda: build)
+    arrangement, problems = arrange_module.arrange(run)
+    assert not problems
+    assert {device.kind for device in arrangement.devices} == {chosen}
+    wrong = next(n for n, k in kinds.items() if n != chosen and hasattr(k, "torch_build"))
+    chosen_component = next(c for c in known if c.spec.name == wrong)
+    named = replace(run, components={**run.components, "devices": Chosen(chosen_component, None)})
+    _, (problem,) = arrange_module.arrange(named)
+    assert refused in problem.text
+    assert problem.suggestions == ("cluster.devices='2 x cpu'",)
+
+
+def cpu(run):
+    return [c for c in run.registry.components(Kind.ACCELERATOR) if c.spec.name == "cpu"]
+
+
+# --- several learners -----------------------------------------------------------------------------
+
+
+def test_what_each_of_several_learners_keeps(load):
+    """The backend ``torch`` keeps a whole copy in each process; another does not say."""
+    placement = {"simulation": "0", "rollout": "0", "training": "1-2"}
+    found = pools(load(model="heavy", placement=placement, cluster=TINY))
+    for device in ("tiny:1", "tiny:2"):
+        kept = {n: part["bytes"] for n, part in found[device]["groups"]["training"].items()}
+        assert kept == {
+            "weights": 2_000_000,
+            "gradients": 2_000_000,
+            "optimizer": 4_000_000,
+            "activations": None,
+        }
+    together = {**placement, "training": "1:2"}
+    both = pools(load(model="heavy", placement=together, cluster=TINY))["tiny:1"]
+    assert both["groups"]["training"]["weights"]["bytes"] == 4_000_000
+
+
+@pytest.mark.parametrize(
+    ("spread", "known"),
+    [("whole", 7), ("share", 4), (Unknown("it depends"), 0)],
+)
+def test_a_share_of_several_learners(spread, known):
+    found = _share(Size(7, ("x",)), 2, spread, "weights")
+    assert found.known == known
+    assert found.unknown
+    assert _share(Size(7), 1, spread, "weights") == Size(7)

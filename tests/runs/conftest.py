@@ -42,6 +42,13 @@ def rlinf_simulators():
         ComponentSpec(
             "fragile-shared", "A line.", capabilities=[*ABLE, Capability.SHARED_STATES], **FRAGILE
         ),
+        ComponentSpec(
+            "toy-slow",
+            "A line.",
+            "rlinf_plugin_toys.code:Slow",
+            config=PARTS["config"],
+            capabilities=ABLE,
+        ),
     ]
 
 @hookimpl
@@ -75,7 +82,15 @@ def rlinf_run_finished(run, outcome):
 
 
 LOGGER = '''
+import time
+
 from rlinf_core.api import Config
+from rlinf_core.testing.toy import ToySimulator
+
+class Slow(ToySimulator):
+    def step(self, actions):
+        time.sleep(0.010)
+        return super().step(actions)
 
 class Options(Config):
     at: int

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from rlinf_core.errors import WeightSyncError
-from rlinf_core.transport.ways import WAYS, Endpoint, choose_way
+from rlinf_core.transport.ways import WAYS, Endpoint, choose_way, detour
 from rlinf_core.transport.wires import (
     ChannelWire,
     Form,
@@ -77,6 +77,55 @@ def test_a_way_that_joins_them_can_be_asked_for():
     target = replace(GPU, name="rollout[0]", process="2")
     for name in ("device_handle", "shared_memory", "gloo"):
         assert choose_way(GPU, target, name).name == name
+
+
+AMD = replace(GPU, kind="rocm")
+
+
+@pytest.mark.parametrize(
+    ("source", "change", "name", "why"),
+    [
+        (CPU, {"process": "2"}, "shared_memory", ""),
+        (CPU, {"host": "right"}, "gloo", "they are on two machines"),
+        (GPU, {"process": "2"}, "device_handle", ""),
+        (GPU, {"process": "2", "device": "GPU-b"}, "collective", ""),
+        (AMD, {"process": "2"}, "device_handle", ""),
+        (AMD, {"process": "2", "device": "GPU-b"}, "collective", ""),
+        (
+            AMD,  # torch calls both "cuda"
+            {"host": "right", "kind": "cuda"},
+            "gloo",
+            "rocm and cuda have no collective in common and they are on two machines",
+        ),
+        (
+            GPU,
+            {"process": "2", "torch_name": "npu:0", "kind": "ascend"},
+            "shared_memory",
+            "cuda and ascend have no collective in common",
+        ),
+        (GPU, {"process": "2", "torch_name": "cpu"}, "shared_memory", "an end is on a CPU"),
+        (
+            GPU,
+            {"host": "right", "torch_name": "cpu"},
+            "gloo",
+            "an end is on a CPU and they are on two machines",
+        ),
+    ],
+)
+def test_a_detour_is_taken_for_a_reason(source, change, name, why):
+    target = replace(source, name="rollout[0]", **change)
+    for one, other in ((source, target), (target, source)):
+        way = choose_way(one, other)
+        assert way.name == name
+        assert set(detour(way, one, other).split()) == set(why.split())
+
+
+def test_a_device_whose_memory_no_other_process_can_open():
+    source = replace(NPU, handles=False, kind="ascend")
+    target = replace(source, name="rollout[0]", process="2")
+    way = choose_way(source, target)
+    assert way.name == "shared_memory"
+    assert detour(way, source, target) == "no process can open another's memory of ascend"
 
 
 def test_choosing_imports_no_torch():

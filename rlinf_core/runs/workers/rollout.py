@@ -104,6 +104,7 @@ class RolloutWorker(Worker):
         """
         self.notes["version"] = self._engine.version
         mine = served_by(keys, self.place.size, self.place.rank)
+        self.notes["items"] = (steps + 1) * len(mine)
         builders = {key: TrajectoryBuilder() for key in mine}
         draws = {key: DrawsAhead(self._seed) for key in mine}
         for step in range(steps):
@@ -122,6 +123,7 @@ class RolloutWorker(Worker):
             last = self._infer(message["obs"], None, Mode.VALUE)
             trajectory = builders[key].build(last.value)
             ids = message["env"].tolist()
+            self.notes["rows"] = len(ids)
             for reader, envs in enumerate(owned):
                 wanted = overlap(ids, envs)
                 if rows := len(trajectory) * len(ids[wanted]):

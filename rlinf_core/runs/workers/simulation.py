@@ -86,6 +86,8 @@ class SimulationWorker(Worker):
 
     def collect(self, steps: int, observations: Channel, actions: Channel) -> list[Episode]:
         """Step every environment ``steps`` times; return the episodes that ended."""
+        rows = [len(stage.simulator.slots.ids) for stage in self._stages]
+        self.notes |= {"items": steps * len(rows), "rows": sum(rows) / len(rows)}
         finished: list[Episode] = []
         for key, stage in self._keyed():
             with self.lease():

@@ -167,6 +167,7 @@ class TrainingWorker(Worker):
                 self._epoch(rows, whole, learning)
             # Statistics that the policy keeps move only now, when nothing is scored by the old.
             executed = trajectory["valid"].any(dim=-1)  # [T, N]
+            self.notes["rows"] = executed.numel() * self._epochs
             self._backend.policy.observe(trajectory["obs"], executed, self._backend.reduce)
             self._backend.advance()
         history, names = learning.history, learning.history[0].keys()

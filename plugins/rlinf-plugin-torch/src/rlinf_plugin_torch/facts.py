@@ -12,6 +12,8 @@ from rlinf_plugin_torch.config import TorchConfig
 def facts(config: TorchConfig, upstream: Mapping[str, Any]) -> Facts:
     """Return the bytes of gradients and of the optimizer's state, which are in fp32.
 
+    Each of several processes keeps a whole copy of them.
+
     Args:
         config: of the backend.
         upstream: facts of the sections before this one; ``model`` gives the parameters.
@@ -27,7 +29,7 @@ def facts(config: TorchConfig, upstream: Mapping[str, Any]) -> Facts:
         )
     else:
         memory = {"gradients": 4 * trained, "optimizer": 4 * trained * _copies(config)}
-    return Facts(parameters=0, bytes=0, memory=memory)
+    return Facts(parameters=0, bytes=0, memory=memory, spread="whole")
 
 
 def _copies(config: TorchConfig) -> int:
