@@ -13,7 +13,7 @@ from rlinf_core.capability import Capability
 from rlinf_core.config.arithmetic import Numbers, check
 from rlinf_core.config.schema import RunConfig
 from rlinf_core.config.validate import Run
-from rlinf_core.devices import Supply, Wish, make_devices, parse_devices
+from rlinf_core.devices import Supply, Wish, declared, make_devices, parse_devices
 from rlinf_core.errors import ConfigError, Problem
 from rlinf_core.placement import (
     COMPONENTS,
@@ -147,6 +147,8 @@ def _devices(run: Run) -> tuple[tuple[Device, ...], Mapping[str, Accelerator], l
         wishes[label] = (f"cluster.{key}", wish)
     best_first = sorted(accelerators.items(), key=lambda item: item[1].torch_name == "cpu")
     supplies = {name: Supply(a.torch_name, a.count()) for name, a in best_first}
+    if run.can("runtime", Capability.CLUSTER):  # which looks for them itself when a run starts
+        supplies = declared(wishes, supplies)
     devices, problems = make_devices(wishes, supplies)
     return devices, accelerators, problems
 

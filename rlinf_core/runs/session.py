@@ -42,6 +42,7 @@ class Session:
 
     Raises:
         ConfigError: the run's placement does not fit this machine, or its numbers the placement.
+        RequestError: the runtime has no such devices.
     """
 
     def __init__(self, run: Run, runtime: Runtime) -> None:
@@ -49,6 +50,7 @@ class Session:
         self.arrangement = arranged(run)
         self._turns = takes_turns(run, self.arrangement)
         self._placed: dict[str, GroupPlace] = {}
+        runtime.reserve(self.arrangement.groups.values())
 
     @property
     def stages(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -202,6 +202,9 @@ class InlineRuntime:
         self._leases = Leases()
         self._resident: set[_Inline] = set()  # workers that were let in and have not left
         self._leaving: list[_Inline] = []  # those of them that were asked to leave
+
+    def reserve(self, places: Iterable[GroupPlace]) -> None:
+        """Do nothing: this machine's devices are there for whoever uses them."""
 
     def launch(
         self, spec: WorkerSpec, processes: int = 1, placement: GroupPlace = ()

@@ -82,7 +82,7 @@ class _Process:
             pass
         except BaseException as error:
             text = traceback.format_exc()
-            self._say(("failed", method, _portable(error), text))
+            self._say(("failed", method, portable(error), text))
             raise
         else:
             self._client.leave()
@@ -136,7 +136,7 @@ class _Process:
         self._say(("result", (ended - began) / 1e9, answer), [answer])
 
 
-def _portable(error: BaseException) -> BaseException:
+def portable(error: BaseException) -> BaseException:
     """Return an error that the driver can unpickle: the same, or one that says the same."""
     try:
         pickle.loads(pickle.dumps(error))

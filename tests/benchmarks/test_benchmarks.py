@@ -51,7 +51,7 @@ def test_every_benchmark_can_be_called() -> None:
     from benchmarks import suite
 
     names = [module.name for module in pkgutil.iter_modules(suite.__path__)]
-    assert len(names) == 8
+    assert len(names) == 9
     for name in names:
         assert callable(importlib.import_module(f"benchmarks.suite.{name}").measure)
 

@@ -18,6 +18,7 @@ HERE = (
     "rlinf-plugin-metaworld",
     "rlinf-plugin-mlp",
     "rlinf-plugin-ppo",
+    "rlinf-plugin-ray",
     "rlinf-plugin-tensorboard",
     "rlinf-plugin-torch",
 )
