@@ -249,6 +249,10 @@ class TracingRuntime:
         """Return nothing: nobody did anything."""
         return []
 
+    def recover(self) -> list[tuple[str, int]]:
+        """Return nothing: nobody failed."""
+        return []
+
     def interrupt(self) -> None:
         """Do nothing: a dry pass never waits."""
 

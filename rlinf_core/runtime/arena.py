@@ -14,11 +14,13 @@ from __future__ import annotations
 import mmap
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from rlinf_core.errors import RuntimeFailure
 
 _ALIGNMENT = 64  # bytes: a cache line
 _SMALLEST = 1 << 16  # bytes of the smallest block
@@ -47,6 +49,13 @@ class _Segment:
         self.map = mmap.mmap(fd, _HEAD + size * blocks)
         self.bytes: Bytes = np.frombuffer(self.map, np.uint8)
         self.flags = self.bytes[:blocks]
+        self._reserved: set[int] = set()  # blocks that the owner has used before
+
+    def reserve(self, number: int) -> None:
+        """Have the system find memory for a block; whoever writes where there is none is killed."""
+        if number not in self._reserved:
+            os.posix_fallocate(self.fd, _HEAD + self.size * number, self.size)
+            self._reserved.add(number)
 
     def block(self, number: int) -> Bytes:
         start = _HEAD + self.size * number
@@ -60,9 +69,18 @@ class Arena:
         self._segments: list[_Segment] = []
 
     def store(self, buffers: Sequence[memoryview]) -> Block:
-        """Copy buffers into a free block, making one where there is none."""
+        """Copy buffers into a free block, making one where there is none.
+
+        Raises:
+            RuntimeFailure: the system has no memory for it.
+        """
         sizes = tuple(buffer.nbytes for buffer in buffers)
-        segment, number = self._find(_block_size(sum(map(_aligned, sizes))))
+        size = _block_size(sum(map(_aligned, sizes)))
+        try:
+            segment, number = self._find(size)
+        except OSError as error:
+            held = sum(s.size * s.blocks for s in self._segments)
+            raise RuntimeFailure(no_memory(size, held, error)) from error
         target, offset = self._segments[segment].block(number), 0
         for buffer, size in zip(buffers, sizes, strict=True):
             target[offset : offset + size] = np.frombuffer(buffer, np.uint8)
@@ -97,17 +115,21 @@ class Arena:
     def _find(self, size: int) -> tuple[int, int]:
         for index, segment in enumerate(self._segments):
             if segment.size == size and (free := np.flatnonzero(segment.flags == _FREE)).size:
+                segment.reserve(int(free[0]))
                 segment.flags[free[0]] = _TAKEN
                 return index, int(free[0])
         blocks = max(1, min(_SEGMENT // size, _HEAD))
         fd = os.memfd_create("rlinf", os.MFD_CLOEXEC)
         try:
             os.ftruncate(fd, _HEAD + size * blocks)
-            self._segments.append(_Segment(fd, size, blocks))
+            os.posix_fallocate(fd, 0, _HEAD)
+            segment = _Segment(fd, size, blocks)
+            segment.reserve(0)
         except BaseException:
             os.close(fd)
             raise
-        self._segments[-1].flags[0] = _TAKEN
+        self._segments.append(segment)
+        segment.flags[0] = _TAKEN
         return len(self._segments) - 1, 0
 
 
@@ -125,6 +147,11 @@ class Mappings:
             return
         self._segments[owner, segment] = _Segment(fd, size, blocks)
         os.close(fd)
+
+    def forget(self, owners: Iterable[str]) -> None:
+        """Unmap what these processes wrote, as soon as nobody holds a view of it."""
+        for place in [place for place in self._segments if place[0] in owners]:
+            del self._segments[place]
 
     def view(self, owner: str, block: Block) -> list[Bytes]:
         """Return an item's buffers; the block is free again when the last view of any is gone."""
@@ -144,6 +171,16 @@ class Mappings:
             views.append(lease[offset : offset + size])
             offset += _aligned(size)
         return views
+
+
+def no_memory(size: int, held: int, error: OSError) -> str:
+    """Say that there is no shared memory, and what to do."""
+    return (
+        f"no shared memory for {size / 2**20:.1f} MiB more, on top of up to {held / 2**20:.0f} MiB "
+        f"that this process shares: {error.strerror}. It counts against the memory of the machine "
+        "or container: give it more, or make what is shared smaller (collect.envs, collect.steps; "
+        "with collect.stages there are more and smaller pieces)"
+    )
 
 
 def free_block(fd: int, block: Block) -> None:

@@ -5,19 +5,30 @@ hands the baton to the next strand, in the order of joining, whose own condition
 holder of the baton changes anything, conditions need no locks, a run is repeatable step by step,
 and a debugger stops everything. Where no condition holds, nobody can ever go on: that is reported
 as a deadlock with who waits for what, instead of hanging.
+
+A thread cannot be killed. One that keeps the baton for too long is *abandoned*: the driver takes
+the baton, and the thread ends as soon as it asks for anything.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from rlinf_core.errors import Deadlock
 
 
 class Cancelled(BaseException):
-    """Raised inside a waiting strand when its runtime closes."""
+    """Raised inside a waiting worker when its runtime closes."""
 
+
+class Dropped(Cancelled):
+    """Raised inside a waiting worker whose call is ended, and which goes on with the next one."""
+
+
+_LOOK = 0.5  # seconds between two looks at whether the baton is kept for too long
 
 _thread = threading.local()
 """The baton that each worker's thread belongs to."""
@@ -42,15 +53,23 @@ class Strand:
         self.what = ""
         self.turn = threading.Lock()  # a hand-over costs half of what an Event's would
         self.turn.acquire()
+        self.since = 0.0  # when it last got the baton, in seconds of the monotonic clock
         self.cancelled: type[BaseException] | None = None
+        self.abandoned = False
 
 
 class Baton:
-    """Owned by one runtime. The thread that makes it is the first strand, and holds it."""
+    """Owned by one runtime. The thread that makes it is the first strand, and holds it.
 
-    def __init__(self) -> None:
-        self.driver = Strand("driver")
+    Args:
+        too_long: asked now and then while the driver waits whether ``holder`` is to be abandoned.
+    """
+
+    def __init__(self, too_long: Callable[[], bool] = lambda: False) -> None:
+        self.driver = self.holder = Strand("driver")
+        self._too_long = too_long
         self._strands: list[Strand] = [self.driver]
+        self._handing_over = threading.Lock()
         self._here = threading.local()
         self._here.strand = self.driver
 
@@ -74,7 +93,8 @@ class Baton:
                 if strand.cancelled is None:
                     body()
             finally:
-                self._leave(strand)
+                with suppress(Cancelled):
+                    self._leave(strand)
 
         thread = threading.Thread(target=run, name=name, daemon=True)
         thread.start()
@@ -99,11 +119,16 @@ class Baton:
             me.ready = None
             raise Deadlock(f"nothing can go on: {waiting}")
         if heir is not me:
-            heir.turn.release()
-            me.turn.acquire()
+            self._hand_over(me, heir)
+            if me is self.driver:
+                self._watch()
+            else:
+                me.turn.acquire()
         me.ready = None
         if me.cancelled is not None:
             raise me.cancelled
+        if me is self.driver and not ready():  # it took the baton from whoever had it
+            self.wait(ready, what)
 
     def cancel(self, strand: Strand, how: type[BaseException] = Cancelled) -> None:
         """Make a strand's current or next wait raise ``how`` when it next gets the baton."""
@@ -117,15 +142,44 @@ class Baton:
         self.wait(lambda: strand not in self._strands, f"{strand.name} to end")
 
     def _next(self, me: Strand) -> Strand | None:
-        start = self._strands.index(me) + 1
-        order = self._strands[start:] + self._strands[:start]
+        return self._ready([*self._after(me), me])
+
+    def _after(self, me: Strand) -> list[Strand]:
+        """Return all others, in the order in which they come after this one."""
+        strands = list(self._strands)
+        if me not in strands:  # abandoned
+            raise Cancelled
+        start = strands.index(me)
+        return strands[start + 1 :] + strands[:start]
+
+    @staticmethod
+    def _ready(order: list[Strand]) -> Strand | None:
         return next((s for s in order if s.ready is not None and s.ready()), None)
 
+    def _hand_over(self, me: Strand, heir: Strand) -> None:
+        with self._handing_over:
+            if me.abandoned:
+                raise Cancelled
+            self.holder, heir.since = heir, time.monotonic()
+            heir.turn.release()
+
+    def _watch(self) -> None:
+        """Sleep until the driver gets the baton, or takes it."""
+        while not self.driver.turn.acquire(timeout=_LOOK):
+            if self._too_long():
+                with self._handing_over:
+                    if self.holder is not self.driver:
+                        lost, self.holder = self.holder, self.driver
+                        lost.abandoned, lost.cancelled = True, Cancelled
+                        self._strands.remove(lost)
+                        return
+
     def _leave(self, me: Strand) -> None:
-        start = self._strands.index(me)
-        order = self._strands[start + 1 :] + self._strands[:start]
+        if me.abandoned:
+            return
+        others = self._after(me)
         self._strands.remove(me)
-        heir = next((s for s in order if s.ready is not None and s.ready()), None)
+        heir = self._ready(others)
         # The driver waits for each strand that it ends, so there is always an heir but at exit.
         if heir is not None:
-            heir.turn.release()
+            self._hand_over(me, heir)

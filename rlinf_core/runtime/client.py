@@ -12,11 +12,11 @@ from typing import Any
 
 from rlinf_core.errors import ChannelClosed, ProducerGone
 from rlinf_core.protocols.runtime import ChannelSpec, Span
-from rlinf_core.runtime.baton import Cancelled
+from rlinf_core.runtime.baton import Cancelled, Dropped
 from rlinf_core.runtime.connection import Connection
 from rlinf_core.runtime.link import Link, Memory, Parcel
-from rlinf_core.runtime.switchboard import Verb
 from rlinf_core.runtime.timer import Timer
+from rlinf_core.runtime.verbs import Verb
 
 
 class Client:
@@ -56,7 +56,7 @@ class Client:
             with self.span("wait", name):
                 number = self._number(name, spec)
                 self._ask((Verb.PUT, number, parcel, key, weight, version), [parcel])
-        except (ChannelClosed, ProducerGone):  # it was refused
+        except (ChannelClosed, ProducerGone, Dropped):  # it was refused
             self._memory.discard(parcel)
             raise
 
@@ -133,6 +133,10 @@ class Client:
         """Return whether an answer comes within ``seconds``."""
         return self._connection.wait(seconds)
 
+    def resume(self) -> None:
+        """Say that what is asked for from here on belongs to no call that was ended."""
+        self._send((Verb.RESUME,))
+
     def leave(self) -> None:
         """Say that this process is about to end, and that it is no failure."""
         with suppress(Cancelled):
@@ -150,6 +154,8 @@ class Client:
             raise content[0]
         if verb is Verb.CANCELLED:
             raise Cancelled
+        if verb is Verb.DROPPED:
+            raise Dropped
         return tuple(content)
 
     def _hear(self) -> Any:

@@ -2,149 +2,34 @@
 
 The default on a laptop: no daemon, no copies, repeatable, and ``pdb`` works anywhere. Workers are
 strands of a :class:`rlinf_core.runtime.baton.Baton`; items travel by reference.
+
+A worker that misses a deadline cannot be killed, being a thread: it is abandoned. The driver goes
+on without it, with an error that says where it is; the thread, and what it holds, ends with the
+process, or as soon as it waits for anything.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-from rlinf_core.errors import Deadlock, WorkerFailed
+from rlinf_core.errors import DeadlineExceeded, Deadlock, RequestError, WorkerFailed
 from rlinf_core.placement import GroupPlace
 from rlinf_core.plugins.resolve import resolve_ref
 from rlinf_core.protocols.runtime import ChannelSpec, Span, WorkerSpec
-from rlinf_core.runtime.baton import Baton, Cancelled, Strand
+from rlinf_core.runtime.baton import Baton, Cancelled
 from rlinf_core.runtime.dequeue import Fifo
+from rlinf_core.runtime.inline_worker import InlineGroup, InlineWorker
 from rlinf_core.runtime.lease import Leases
 from rlinf_core.runtime.queue import ItemQueue
 from rlinf_core.runtime.timer import MOST_SPANS, Timer
-from rlinf_core.runtime.worker import (
-    Place,
-    Worker,
-    check_name,
-    make_worker,
-    places,
-    public_method,
-    take_notes,
-)
+from rlinf_core.runtime.worker import check_name, places
 
-_Task = tuple["InlineFuture", str, tuple[Any, ...], dict[str, Any]]
-
-
-class InlineFuture:
-    """Results of one call by rank; see :class:`rlinf_core.protocols.runtime.Future`."""
-
-    def __init__(self, runtime: InlineRuntime, what: str, size: int) -> None:
-        self._runtime, self._what = runtime, what
-        self._results: list[Any] = [None] * size
-        self._seconds = [0.0] * size
-        self.left = 0
-
-    def done(self) -> bool:
-        """Return whether every rank has finished."""
-        return self.left == 0
-
-    def wait(self) -> list[Any]:
-        """Let workers run until every rank has finished; raise the first failure of any."""
-        runtime = self._runtime
-        runtime.baton.wait(lambda: self.done() or runtime.failure is not None, self._what)
-        if runtime.failure is not None:
-            if isinstance(runtime.failure.cause, Deadlock):
-                raise runtime.failure.cause  # whichever worker noticed it is not to blame
-            raise runtime.failure from runtime.failure.cause
-        return self._results
-
-    def __await__(self) -> Generator[Any, None, list[Any]]:
-        """Let the event loop run once, then wait: workers run in this very thread."""
-        yield
-        return self.wait()
-
-    def durations(self) -> list[float]:
-        """Return the seconds that each rank spent in the method."""
-        return list(self._seconds)
-
-    def resolve(self, rank: int, result: Any, seconds: float) -> None:
-        """Take one rank's result."""
-        self._results[rank], self._seconds[rank] = result, seconds
-        self.left -= 1
-
-
-class _Inline:
-    """One worker, its strand and the calls that wait for it."""
-
-    def __init__(self, runtime: InlineRuntime, spec: WorkerSpec, place: Place, order: int) -> None:
-        self._runtime, self._spec, self._place, self.order = runtime, spec, place, order
-        self._tasks: deque[_Task | None] = deque()
-        self._made: Worker | None = None
-        self.in_lease, self.away = 0, False
-        self.name = f"{place.group}[{place.rank}]"
-        self.strand: Strand
-        self.strand, self.thread = runtime.baton.start(self.name, self._run)
-
-    @property
-    def worker(self) -> Worker:
-        """The worker itself."""
-        assert self._made is not None  # asked for only after it was made
-        return self._made
-
-    def submit(self, task: _Task | None) -> None:
-        """Queue a call; None ends the worker."""
-        self._tasks.append(task)
-
-    def _run(self) -> None:
-        method = "start"
-        try:
-            self._made = self._make()
-            while True:
-                self._runtime.baton.wait(lambda: bool(self._tasks), "a call")
-                task = self._tasks.popleft()
-                if task is None:
-                    break
-                future, method, args, kwargs = task
-                call = public_method(self._made, method)
-                began = time.monotonic_ns()
-                result = call(*args, **kwargs)
-                ended = time.monotonic_ns()
-                notes = take_notes(self._made)
-                self._runtime.keep(Span(self.name, "call", method, began, ended, notes))
-                future.resolve(self._place.rank, result, (ended - began) / 1e9)
-        except Cancelled:
-            pass
-        except BaseException as error:
-            self._runtime.fail(WorkerFailed(self._place.group, self._place.rank, method, error))
-        finally:
-            if self._made is not None:
-                self._made.close()
-
-    def _make(self) -> Worker:
-        worker = make_worker(self._spec, self._place)
-        if self._spec.takes_turns:
-            devices = [device.index for device in self._place.devices]
-            worker.lease = lambda: self._runtime.lease(self, devices)
-        return worker
-
-
-class InlineGroup:
-    """Handles of the workers of one group."""
-
-    def __init__(
-        self, runtime: InlineRuntime, spec: WorkerSpec, places: Sequence[Place], order: int
-    ) -> None:
-        self._runtime, self.name, self.size = runtime, spec.name, len(places)
-        self.workers = [_Inline(runtime, spec, place, order) for place in places]
-
-    def call(
-        self, method: str, *args: Any, ranks: Sequence[int] | None = None, **kwargs: Any
-    ) -> InlineFuture:
-        """Queue a call on all ranks, or some, and return at once."""
-        future = InlineFuture(self._runtime, f"{self.name}.{method}", self.size)
-        for rank in range(self.size) if ranks is None else sorted(set(ranks)):
-            future.left += 1
-            self.workers[rank].submit((future, method, args, kwargs))
-        return future
+_CLOSING = 30.0  # seconds that a worker gets to close what it holds
+_INTERRUPTED = 5.0  # seconds that it may go on computing after an interrupt
 
 
 class InlineChannel:
@@ -152,8 +37,13 @@ class InlineChannel:
 
     def __init__(self, runtime: InlineRuntime, name: str, spec: ChannelSpec) -> None:
         self.name, self._runtime, self._baton = name, runtime, runtime.baton
-        policy = Fifo() if spec.policy is None else resolve_ref(spec.policy)()
-        self.queue = ItemQueue(name, spec, policy)
+        self._spec = spec
+        self.empty()
+
+    def empty(self) -> None:
+        """Make it as it was when it was new."""
+        policy = Fifo() if self._spec.policy is None else resolve_ref(self._spec.policy)()
+        self.queue = ItemQueue(self.name, self._spec, policy)
         self.writers: set[str] = set()
 
     def put(
@@ -191,17 +81,28 @@ class InlineChannel:
 
 
 class InlineRuntime:
-    """One process, one worker at a time; see :class:`rlinf_core.protocols.runtime.Runtime`."""
+    """One process, one worker at a time; see :class:`rlinf_core.protocols.runtime.Runtime`.
+
+    Args:
+        config: it has no options.
+
+    Attributes:
+        failure: the first that has not been recovered from.
+        era: how often it recovered from failures; a call belongs to the one it was made in.
+    """
 
     def __init__(self, config: Any = None) -> None:
-        self.baton = Baton()
+        self.baton = Baton(self._too_long)
         self.failure: WorkerFailed | None = None
+        self.era = 0
+        self._interrupted: float | None = None
+        self._closing = False
         self._groups: list[InlineGroup] = []
         self._channels: dict[str, InlineChannel] = {}
         self._spans: deque[Span] = deque(maxlen=MOST_SPANS)
         self._leases = Leases()
-        self._resident: set[_Inline] = set()  # workers that were let in and have not left
-        self._leaving: list[_Inline] = []  # those of them that were asked to leave
+        self._resident: set[InlineWorker] = set()  # workers that were let in and have not left
+        self._leaving: list[InlineWorker] = []  # those of them that were asked to leave
 
     def reserve(self, places: Iterable[GroupPlace]) -> None:
         """Do nothing: this machine's devices are there for whoever uses them."""
@@ -228,6 +129,47 @@ class InlineRuntime:
         self._spans.clear()
         return taken
 
+    def recover(self) -> list[tuple[str, int]]:
+        """Make failed workers anew, and those that fail meanwhile."""
+        made: list[tuple[str, int]] = []
+        while self.failure is not None:
+            failed = self._failed(self.failure)
+            for channel in self._channels.values():
+                channel.empty()
+            living = [w for group in self._groups for w in group.workers if w.failure is None]
+            for worker in living:
+                worker.drop()
+            self.failure = None
+            self.era += 1
+            self._wait_for(living)
+            for group, rank in failed:
+                gone = group.workers[rank]
+                self._leases.forget(gone)
+                self._resident.discard(gone)
+                self._leaving = [worker for worker in self._leaving if worker is not gone]
+                group.restarts -= 1
+                group.workers[rank] = gone.anew()
+                made.append((group.name, rank))
+        return made
+
+    def _wait_for(self, workers: Sequence[InlineWorker]) -> None:
+        self.baton.wait(lambda: not any(w.calling for w in workers), "calls to end")
+
+    def _failed(self, failure: WorkerFailed) -> list[tuple[InlineGroup, int]]:
+        """Return who is to be made anew; raise what forbids it."""
+        failed = []
+        for group in self._groups:
+            mine = [w for w in group.workers if w.failure is not None]
+            failed += [(group, group.workers.index(worker)) for worker in mine]
+            errors = [worker.failure for worker in mine if worker.failure is not None]
+            hopeless = [e for e in errors if isinstance(e.cause, RequestError | Deadlock)]
+            if hopeless or len(mine) > group.restarts:
+                error = (hopeless or errors)[-1]
+                raise error from error.cause
+        if not failed:
+            raise failure from failure.cause
+        return failed
+
     def fail(self, failure: WorkerFailed) -> None:
         """Note the first failure; whoever waits in the driver raises it."""
         self.failure = self.failure or failure
@@ -245,14 +187,20 @@ class InlineRuntime:
         return Timer(self._spans, self.baton.strand.name, kind, name)
 
     @contextmanager
-    def lease(self, worker: _Inline, devices: Sequence[int]) -> Iterator[None]:
+    def lease(self, worker: InlineWorker, devices: Sequence[int]) -> Iterator[None]:
         """Hold devices; see :class:`rlinf_core.runtime.lease.Leases`."""
         if worker in self._resident:
             worker.in_lease += 1
         else:
             self._leases.ask(worker, devices, worker.order)
-            with self.span("wait", "device"):
-                self.baton.wait(lambda: self._let_in(worker), "a device")
+            try:
+                with self.span("wait", "device"):
+                    self.baton.wait(lambda: self._let_in(worker), "a device")
+            except BaseException:  # it may have been let in, and not have come
+                self._leases.forget(worker)
+                self._resident.discard(worker)
+                worker.in_lease = 0
+                raise
             if worker.away:
                 with self.span("switch", "onload"):
                     worker.worker.onload()
@@ -262,11 +210,13 @@ class InlineRuntime:
         finally:
             worker.in_lease -= 1
 
-    def _let_in(self, worker: _Inline) -> bool:
+    def _let_in(self, worker: InlineWorker) -> bool:
         """Move the leases on; who has to leave is not running, and is offloaded from here."""
         changed = True
         while changed:
-            granted, leaving = cast("tuple[list[_Inline], list[_Inline]]", self._leases.advance())
+            granted, leaving = cast(
+                "tuple[list[InlineWorker], list[InlineWorker]]", self._leases.advance()
+            )
             self._resident.update(granted)
             for who in granted:
                 who.in_lease = 1  # before it runs, or another would send it away meanwhile
@@ -284,13 +234,43 @@ class InlineRuntime:
 
     def interrupt(self) -> None:
         """Give the driver the baton at the next hand-over, with ``KeyboardInterrupt``."""
+        self._interrupted = time.monotonic()
         self.baton.cancel(self.baton.driver, KeyboardInterrupt)
 
     def close(self) -> None:
         """End every worker, in the reverse order of launching."""
-        self.baton.driver.cancelled = None
+        self.baton.driver.cancelled, self._closing = None, True
         for group in reversed(self._groups):
             for worker in group.workers:
                 self.baton.end(worker.strand)
-                worker.thread.join()
+                if not worker.strand.abandoned:
+                    worker.thread.join()
         self._groups = []
+
+    # --- what takes too long ---------------------------------------------------------------------
+
+    def _too_long(self) -> bool:
+        """Return whether whoever has the baton is to be abandoned; say whose fault it is."""
+        now, holder = time.monotonic(), self.baton.holder
+        if self._closing:
+            return now - holder.since > _CLOSING
+        if self.baton.driver.cancelled is not None:
+            return now - (self._interrupted or now) > _INTERRUPTED
+        workers = [worker for group in self._groups for worker in group.workers]
+        late = [w for w in workers if w.busy and now - w.since > w.limit]
+        if not late or self.failure is not None:
+            return False
+        first = max(late, key=lambda worker: now - worker.since - worker.limit)
+        running = next((w for w in workers if w.strand is holder), first)
+        if now - holder.since < 1.0:  # they all move, but take too long
+            running = first
+        text = f"{first.name}.{first.method} took more than {first.limit:g} s, its deadline"
+        if running is not first:
+            text += f", waiting for {first.strand.what}; this one ran, and waits for nobody"
+        running.fail(
+            DeadlineExceeded(f"{text}; a thread cannot be killed: it is left alone"),
+            running.stack(),
+        )
+        if running.strand is not holder:
+            self.baton.cancel(running.strand, Cancelled)
+        return running.strand is holder

@@ -38,10 +38,14 @@ class Leases:
         self._resident = {d: w for d, w in self._resident.items() if w != who}
         self._asked_to_leave.discard(who)
 
+    def withdraw(self, who: Hashable) -> None:
+        """Take note that a worker does not wait any more."""
+        self._waiting = [wish for wish in self._waiting if wish[2] != who]
+
     def forget(self, who: Hashable) -> None:
         """Take note that a worker is gone: it is neither resident nor waits."""
         self.left(who)
-        self._waiting = [wish for wish in self._waiting if wish[2] != who]
+        self.withdraw(who)
 
     def advance(self) -> tuple[list[Hashable], list[Hashable]]:
         """Return who is let in now, and who is to leave for those that wait."""

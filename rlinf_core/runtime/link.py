@@ -86,6 +86,10 @@ class Memory:
         """Map a segment of another process's arena."""
         self._mappings.add(segment.owner, segment.number, fd, segment.size, segment.blocks)
 
+    def forget(self, owners: Iterable[str]) -> None:
+        """Let go of the segments of processes that are gone; views that are held stay whole."""
+        self._mappings.forget(owners)
+
     def discard(self, parcel: Parcel) -> None:
         """Free the memory of an item that was packed and could not be sent."""
         if parcel.block is not None:
@@ -154,6 +158,11 @@ class Registry:
             os.close(fd)
         else:
             self._there[place] = segment, fd
+
+    def forget(self, owners: Iterable[str]) -> None:
+        """Let go of the segments of processes that are gone."""
+        for place in [place for place in self._there if place[0] in owners]:
+            os.close(self._there.pop(place)[1])
 
     def free(self, parcel: Parcel) -> None:
         """Free the memory of an item that nobody will read."""

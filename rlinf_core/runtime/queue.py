@@ -64,7 +64,8 @@ class ItemQueue:
         name: of the channel, for messages.
         spec: how it behaves.
         policy: who gets what, where several items or readers wait.
-        drop: told of every item that was let in and that nobody will get, being too old.
+        drop: told of every item that was let in and that nobody will get: it is too old, or the
+            queue was cleared.
     """
 
     def __init__(
@@ -142,6 +143,13 @@ class ItemQueue:
             line.remove(request)
             self._give_back(request)
             self._settle(request.key)
+
+    def clear(self) -> None:
+        """Drop every item that it holds, for a queue that is used no more."""
+        gathered = [e for line in self._requests.values() for r in line for e in r.entries]
+        for entry in [*gathered, *(e for line in self._lines.values() for e in line)]:
+            self._drop(entry.item)
+        self._lines, self._requests = {}, {}
 
     # --- within ----------------------------------------------------------------------------------
 

@@ -5,20 +5,19 @@ descriptors. Every worker, and the driver, has one link to it. A request that ca
 is parked; after each message whatever can now be answered is. One thread, no locks: what happens
 to a channel happens in one order.
 
-Messages to it are the tuples below :class:`Verb`; each is answered by one message, but for those
-that say they are not.
+Messages to it are those of ``verbs.py``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import enum
 import selectors
 import socket
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from rlinf_core.errors import RuntimeFailure
 from rlinf_core.plugins.resolve import resolve_ref
@@ -29,31 +28,7 @@ from rlinf_core.runtime.lease import Leases
 from rlinf_core.runtime.limits import raise_open_files, show_name
 from rlinf_core.runtime.link import Link, Parcel, Registry
 from rlinf_core.runtime.queue import ItemQueue, Request
-
-
-class Verb(enum.Enum):
-    """What a message is about."""
-
-    # from a worker or the driver; channels are numbered in the order in which it named them
-    NAME = enum.auto()  # channel, spec; not answered
-    PUT = enum.auto()  # number of a channel, parcel, key, weight, version -> DONE
-    GET = enum.auto()  # number of a channel, key, weight, version -> ITEMS
-    CLOSE = enum.auto()  # number of a channel -> DONE
-    ENTER = enum.auto()  # devices, order -> DONE, when they are free
-    LEFT = enum.auto()  # not answered: devices are free
-    BYE = enum.auto()  # not answered: what follows is no failure
-    # from the driver
-    JOIN = enum.auto()  # name; comes with a socket; not answered
-    CANCEL = enum.auto()  # not answered: nobody waits for anything any more
-    # from the switchboard
-    DONE = enum.auto()
-    ITEMS = enum.auto()  # parcels
-    FAILED = enum.auto()  # error
-    CANCELLED = enum.auto()
-    LEAVE = enum.auto()  # not asked for: free the devices and say LEFT
-
-
-_UNANSWERED = (Verb.NAME, Verb.LEFT, Verb.BYE)
+from rlinf_core.runtime.verbs import UNANSWERED, Verb, Waiting
 
 
 @dataclass(eq=False)
@@ -64,6 +39,8 @@ class _Client:
     channels: list[tuple[str, ChannelSpec]] = field(default_factory=list)
     wrote: set[str] = field(default_factory=set)
     leaves: bool = False
+    dropped: bool = False  # whether what it asks for still belongs to a call that a RESET ended
+    spoke: float = field(default_factory=time.monotonic)
 
 
 @dataclass(eq=False)
@@ -101,8 +78,14 @@ class Switchboard:
         self._clients: dict[str, _Client] = {}
         self._channels: dict[str, _Channel] = {}
         self._leases = Leases()
-        self._entering: set[str] = set()  # who waits for a lease
+        self._entering: set[_Client] = set()  # who waits for a lease
         self._cancelled = False
+        self._orders: dict[Verb, Callable[..., None]] = {
+            Verb.JOIN: self._join,
+            Verb.CANCEL: self._cancel,
+            Verb.RESET: self._reset,
+            Verb.WAITING: self._tell_who_waits,
+        }
         self._verbs: dict[Verb, Callable[..., None]] = {
             Verb.NAME: self._name,
             Verb.PUT: self._put,
@@ -111,6 +94,7 @@ class Switchboard:
             Verb.ENTER: self._enter,
             Verb.LEFT: self._left,
             Verb.BYE: self._bye,
+            Verb.RESUME: self._resume,
         }
 
     def run(self) -> None:
@@ -130,24 +114,53 @@ class Switchboard:
             verb, *rest = self._driver.receive()
         except EOFError:
             return False
-        if verb is Verb.JOIN:
-            name = rest[0]
-            end = Connection(socket.socket(fileno=self._driver.fds.pop()))
-            client = _Client(name, Link(end, self._segments), len(self._clients))
-            self._clients[name] = client
-            self._selector.register(end, selectors.EVENT_READ, client)
-        else:
-            self._cancel()
+        self._orders[verb](*rest)
         return True
+
+    def _join(self, name: str) -> None:
+        end = Connection(socket.socket(fileno=self._driver.fds.pop()))
+        client = _Client(name, Link(end, self._segments), len(self._clients))
+        self._clients[name] = client
+        self._selector.register(end, selectors.EVENT_READ, client)
+
+    def _waits(self) -> dict[_Client, str]:
+        """Return who waits, and for what."""
+        found = dict.fromkeys(self._entering, "a device")
+        for name, channel in self._channels.items():
+            found |= {put.client: f"room in {name!r}" for put in channel.puts}
+            for client, request in channel.gets:
+                key = "" if request.key is None else f" for {request.key!r}"
+                found[client] = f"an item in {name!r}{key}"
+        return found
+
+    def _tell_who_waits(self) -> None:
+        waits = self._waits()
+        who = {c.name: Waiting(waits.get(c, ""), c.spoke) for c in self._clients.values()}
+        self._driver.send((Verb.WAITING, who))
 
     def _cancel(self) -> None:
         self._cancelled = True
-        waiting = [put.client for c in self._channels.values() for put in c.puts]
-        waiting += [client for c in self._channels.values() for client, _ in c.gets]
-        waiting += [client for client in self._clients.values() if client.name in self._entering]
+        waiting = self._waits()
         self._channels = {}
         for client in waiting:
             self._answer(client, Verb.CANCELLED)
+
+    def _reset(self, gone: Sequence[str]) -> None:
+        """Empty every channel and end every wait; whoever is at something is yet to hear of it."""
+        waiting = self._waits()
+        for channel in self._channels.values():
+            channel.queue.clear()
+            for put in channel.puts:
+                self._segments.free(put.parcel)
+        for client in self._entering:
+            self._leases.withdraw(client)
+        self._channels, self._entering = {}, set()
+        for client in self._clients.values():
+            client.dropped, client.wrote = True, set()
+        for client in waiting:
+            self._answer(client, Verb.DROPPED)
+        self._segments.forget(gone)
+        self._driver.send((Verb.RESET,))
 
     # --- clients ---------------------------------------------------------------------------------
 
@@ -157,8 +170,9 @@ class Switchboard:
         except (EOFError, OSError):
             self._lose(client)
             return
-        if self._cancelled and verb not in _UNANSWERED:
-            self._answer(client, Verb.CANCELLED)
+        client.spoke = time.monotonic()
+        if (self._cancelled or client.dropped) and verb not in UNANSWERED:
+            self._answer(client, Verb.CANCELLED if self._cancelled else Verb.DROPPED)
             return
         try:
             self._verbs[verb](client, *rest)
@@ -171,8 +185,8 @@ class Switchboard:
         client.link.connection.close()
         if self._clients[client.name] is client:  # else it has come back already
             del self._clients[client.name]
-        self._leases.forget(client.name)
-        self._entering.discard(client.name)
+        self._leases.forget(client)
+        self._entering.discard(client)
         for name, channel in self._channels.items():
             for put in [put for put in channel.puts if put.client is client]:
                 channel.puts.remove(put)
@@ -188,6 +202,9 @@ class Switchboard:
 
     def _bye(self, client: _Client) -> None:
         client.leaves = True
+
+    def _resume(self, client: _Client) -> None:
+        client.dropped = False
 
     # --- channels --------------------------------------------------------------------------------
 
@@ -271,21 +288,21 @@ class Switchboard:
     # --- leases ----------------------------------------------------------------------------------
 
     def _enter(self, client: _Client, devices: Sequence[int], order: int) -> None:
-        self._entering.add(client.name)
-        self._leases.ask(client.name, devices, order)
+        self._entering.add(client)
+        self._leases.ask(client, devices, order)
         self._move_leases()
 
     def _left(self, client: _Client) -> None:
-        self._leases.left(client.name)
+        self._leases.left(client)
         self._move_leases()
 
     def _move_leases(self) -> None:
         granted, leaving = self._leases.advance()
-        for name in granted:  # first: who is let in may have to leave at once
-            self._entering.discard(str(name))
-            self._answer(self._clients[str(name)], Verb.DONE)
-        for name in leaving:
-            self._answer(self._clients[str(name)], Verb.LEAVE)
+        for client in cast("list[_Client]", granted):  # first: who is let in may have to leave
+            self._entering.discard(client)
+            self._answer(client, Verb.DONE)
+        for client in cast("list[_Client]", leaving):
+            self._answer(client, Verb.LEAVE)
 
     # --- within ----------------------------------------------------------------------------------
 

@@ -1,43 +1,53 @@
 """Zygote: a process that imports once and forks children in milliseconds.
 
-Two halves: what the driver holds (:class:`Zygote`, :class:`Child`) and, from :func:`serve` on, what
-runs in the other processes. What a child does is its target's business, not this module's.
+Here is what the driver holds (:class:`Zygote`, :class:`Child`); what runs in the zygote and in its
+children stands in ``forking.py``. What a child does is its target's business.
 
 Why not fork the driver: it has threads, a device and a user's objects. Why not start each process
 afresh: importing a simulator takes seconds. The zygote has one thread and no renderer. Nothing
-outlives the driver: zygote and children each end when their own socket closes.
+outlives the driver: zygote and children each end when their own socket closes, and a zygote that
+is stopped by a signal at that moment is made to go on (``spawn.py``).
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import gc
-import importlib
 import os
 import pickle
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
-import traceback
 import weakref
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from rlinf_core.errors import RuntimeFailure
 from rlinf_core.runtime.connection import Connection, Failure
+from rlinf_core.runtime.forking import DRIVERS_SIGNALS
+from rlinf_core.runtime.spawn import spawn
 
 _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
 _LARGEST = 32_768  # a longer variable travels by socket: Linux refuses to exec with one > 128 KiB
-_DRIVERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that a terminal or a batch system sends to a whole group: the driver's to answer."""
 _GRACE = 2.0  # seconds that children get to end by themselves, and a zygote to answer
+_PATIENCE = 30  # seconds for a zygote to read what it is told
+
+
+class ChildGone(RuntimeFailure):
+    """A child ended without a last word; ``how`` says what is known, without what it printed."""
+
+    def __init__(self, how: str, tail: str) -> None:
+        self.how = how
+        super().__init__(how + (f"\nend of its standard error:\n{tail}" if tail else ""))
+
+    def __reduce__(self) -> Any:
+        return RuntimeFailure, self.args
 
 
 class Child(Connection):
@@ -81,7 +91,7 @@ class Child(Connection):
         try:
             message = super().receive()
         except EOFError:
-            raise RuntimeFailure(self._obituary()) from None
+            raise self._obituary() from None
         if isinstance(message, Failure):
             raise RuntimeFailure(f"{self._target} failed:\n{message.traceback.rstrip()}")
         return message
@@ -94,10 +104,15 @@ class Child(Connection):
         """Close, wait up to ``timeout`` seconds, and kill a child that is still there."""
         self.close()
         if self._pid and self.exit_status(timeout) is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
+            self.signal(signal.SIGKILL)
 
-    def _obituary(self) -> str:
+    def signal(self, number: int) -> None:
+        """Send a signal to a child that has said who it is."""
+        if self._pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, number)
+
+    def _obituary(self) -> ChildGone:
         status = self.exit_status(_GRACE) if self._pid else None
         time.sleep(0.05)  # what it wrote last may still be on its way
         who = f"process {self._pid} of {self._target}" if self._pid else self._target
@@ -105,8 +120,7 @@ class Child(Connection):
             how = f"went away or never started; {self._zygote.condition()}"
         else:
             how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"left {status}"
-        tail = self._zygote.stderr_tail().rstrip()
-        return f"{who} {how}" + (f"\nend of its standard error:\n{tail}" if tail else "")
+        return ChildGone(f"{who} {how}", self._zygote.stderr_tail().rstrip())
 
 
 class Zygote:
@@ -125,12 +139,13 @@ class Zygote:
         ours, theirs = socket.socketpair()
         boot = (
             "import signal, sys; "
-            + "".join(f"signal.signal({int(n)}, signal.SIG_IGN); " for n in _DRIVERS)
+            + "".join(f"signal.signal({int(n)}, signal.SIG_IGN); " for n in DRIVERS_SIGNALS)
             + f"sys.path[:] = {sys.path!r}; "
-            f"from rlinf_core.runtime.zygote import serve; serve({theirs.fileno()})"
+            "from rlinf_core.runtime.forking import serve; "
+            f"serve({theirs.fileno()}, {os.getpid()})"
         )
         with theirs:
-            self._process = subprocess.Popen(
+            self._process = spawn(
                 [sys.executable, "-u", "-c", boot],  # unbuffered: the last words of who is killed
                 env={k: v for k, v in wanted.items() if k not in large},
                 pass_fds=[theirs.fileno()],
@@ -138,8 +153,11 @@ class Zygote:
                 stdout=subprocess.PIPE,  # the driver's own standard output is for results
                 stderr=subprocess.STDOUT,
             )
+        # One that is stopped reads nothing; whoever tells it something must not wait for ever.
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _PATIENCE, 0))
         self._control, self._lock = Connection(ours), threading.Lock()
         self._deaf = False  # whether the last question had no answer
+        self._asked: float | None = None  # when it was asked for a sign of life
         self._tail: deque[bytes] = deque(maxlen=40)
         pump = threading.Thread(target=_pump, args=(self._process.stdout, self._tail), daemon=True)
         pump.start()
@@ -183,15 +201,40 @@ class Zygote:
             self._deaf = True
             while self._control.wait(deadline - time.monotonic()):
                 about, status = self._control.receive()
+                self._asked = None
                 if about == question:  # else it answers, late, what was asked before
                     self._deaf = False
                     return status  # type: ignore[no-any-return]
         return None
 
+    def silence(self) -> float:
+        """Ask for a sign of life; return for how many seconds there has been none.
+
+        Ask only a zygote that has finished its imports: until then it does not listen.
+        """
+        with self._lock, contextlib.suppress(OSError, EOFError):
+            while self._control.wait(0.0):
+                self._control.receive()
+                self._asked = None
+            if self._asked is not None:
+                return time.monotonic() - self._asked
+            self._asked = time.monotonic()
+            self._control.send(("status", (0, self._asked), 0.0))
+        return 0.0
+
+    def kill(self) -> None:
+        """Kill the zygote, and with it all its children."""
+        self._process.kill()
+
     @property
     def alive(self) -> bool:
         """Whether the zygote itself runs."""
         return self._process.poll() is None
+
+    @property
+    def deaf(self) -> bool:
+        """Whether it had no answer to the last question; it may be stopped."""
+        return self._deaf
 
     def condition(self) -> str:
         """Say the same in words."""
@@ -204,6 +247,16 @@ class Zygote:
     def stderr_tail(self) -> str:
         """Return the last lines that the zygote and its children wrote."""
         return b"".join(self._tail).decode(errors="replace")
+
+
+def end_children(children: Iterable[Child], seconds: float) -> None:
+    """Wait for children that were asked to end, and kill those that do not."""
+    deadline = time.monotonic() + seconds
+    for child in children:
+        with contextlib.suppress(RuntimeFailure):
+            if child.wait(0.0):
+                _ = child.pid  # without it nobody knows whom to kill; but its zygote does
+        child.end(max(deadline - time.monotonic(), 0.1))
 
 
 def _pump(pipe: Any, tail: deque[bytes]) -> None:
@@ -226,91 +279,3 @@ def _end(
         process.kill()
         process.wait()
     pump.join(1.0)
-
-
-# --- in the zygote and its children -------------------------------------------------------------
-
-_statuses: dict[int, int | None] = {}
-"""Exit status of every child by process id; None while it runs."""
-
-
-def serve(fd: int) -> NoReturn:
-    """Run the zygote on the inherited socket ``fd`` until the driver goes away."""
-    control, failure = Connection(socket.socket(fileno=fd)), None
-    with contextlib.suppress(EOFError, OSError):
-        variables, imports = control.receive()
-        os.environ.update(variables)
-        try:
-            for name in imports:
-                importlib.import_module(name)
-        except BaseException:
-            failure = Failure(traceback.format_exc())
-        signal.signal(signal.SIGCHLD, _reap)  # not before: imports may wait for their own children
-        gc.collect()
-        gc.freeze()  # the collector will not touch, and so not copy, pages shared with children
-        while True:
-            verb, subject, timeout = control.receive()
-            if verb == "fork":
-                _fork(control, failure, subject)
-            else:
-                _wait([subject[0]], timeout)
-                control.send((subject, _statuses.get(subject[0])))
-    _wait(list(_statuses), _GRACE)
-    for pid, status in list(_statuses.items()):
-        if status is None:
-            os.kill(pid, signal.SIGKILL)
-    os._exit(0)
-
-
-def _fork(control: Connection, failure: Failure | None, work: bytes) -> None:
-    fds = control.fds
-    if failure is None:
-        zygote, pid = os.getpid(), os.fork()
-        if pid == 0:
-            control.close()
-            _run(zygote, work, fds)
-        _statuses.setdefault(pid, None)  # it may have ended already
-    else:
-        with contextlib.suppress(OSError):
-            Connection(socket.socket(fileno=os.dup(fds[0]))).send(failure)
-    for fd in fds:
-        os.close(fd)
-
-
-def _run(zygote: int, work: bytes, fds: list[int]) -> NoReturn:
-    """Be the child: call the target, leave with its outcome, and run none of the zygote's exits."""
-    status = 1
-    try:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for number in _DRIVERS:  # inherited from the zygote, but an import may have changed it
-            signal.signal(number, signal.SIG_IGN)
-        if sys.platform == "linux":  # a second belt, for a child deep in C code
-            ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
-        if os.getppid() != zygote:
-            os._exit(status)
-        connection = Connection(socket.socket(fileno=fds[0]))
-        connection.send(os.getpid())
-        try:
-            target, arguments = pickle.loads(work)
-            module, _, name = target.partition(":")
-            getattr(importlib.import_module(module), name)(connection, arguments, fds[1:])
-            status = 0
-        except BaseException:
-            connection.send(Failure(traceback.format_exc()))
-    finally:
-        with contextlib.suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(status)
-
-
-def _reap(*_: object) -> None:
-    with contextlib.suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            _statuses[ended[0]] = os.waitstatus_to_exitcode(ended[1])
-
-
-def _wait(pids: Sequence[int], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while any(_statuses.get(pid, 0) is None for pid in pids) and time.monotonic() < deadline:
-        time.sleep(0.005)

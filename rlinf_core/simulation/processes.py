@@ -77,6 +77,11 @@ class ProcessSimulator:
         layout = fields(slots, spaces, frame)
         self._observed = [field.name for field in layout if field.name.startswith("obs.")]
         self._arrays = SharedArrays(layout)
+        try:
+            self._arrays.reserve(field.name for field in layout if field.name != "frames")
+        except SimulatorError:
+            self._arrays.close()
+            raise
         self._arrays["ended"][:] = True  # nothing runs before its first reset
         has_task = "task" in spaces.observation.spaces
         self._tasks = [""] * count if has_task else None
@@ -151,6 +156,7 @@ class ProcessSimulator:
         """Return uint8 [N, H, W, 3]; None (and one warning, why) where none can be drawn."""
         if self._frame is None:
             return None
+        self._arrays.reserve(["frames"])
         notes = [note for note in self._call_all("render").values() if note]
         if not notes:
             return self._arrays["frames"].copy()
@@ -254,6 +260,8 @@ class ProcessSimulator:
                     yield key.data, answer
                 if not ready and left <= _SLICE:
                     late = next(iter(waiting.get_map().values())).data
+                    if verb == "start":  # does its zygote fork at all? else the next one is new
+                        self._zygote.exit_status(0)
                     with self._blaming(late, verb):
                         raise RuntimeFailure(f"no answer in {self._timeout} s")
 

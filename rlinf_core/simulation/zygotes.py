@@ -23,7 +23,7 @@ def borrow(imports: Sequence[str], variables: Mapping[str, str]) -> Zygote:
     key = (tuple(imports), *map(frozenset, (variables.items(), os.environ.items(), sys.path)))
     with _lock:
         zygote, users = _shared.get(key, (None, 0))
-        if zygote is None or not zygote.alive:
+        if zygote is None or zygote.deaf or not zygote.alive:
             zygote, users = Zygote(imports, variables), 0
         _shared[key] = (zygote, users + 1)
         return zygote

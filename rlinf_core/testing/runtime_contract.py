@@ -1,7 +1,7 @@
 """What every runtime must do, as tests. Subclass, say how to make one, and run pytest.
 
-Here are calls, failures, interrupts and spans; ``channel_contract.py`` and ``lease_contract.py``
-have the rest, of which a subclass need not know.
+Here are calls, failures, interrupts and spans; ``channel_contract.py``, ``lease_contract.py`` and
+``recovery_contract.py`` have the rest, of which a subclass need not know.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from rlinf_core.errors import RuntimeFailure, WorkerFailed
 from rlinf_core.protocols.runtime import ChannelSpec, Runtime, Span, WorkerGroup, WorkerSpec
 from rlinf_core.testing.channel_contract import ChannelContract
 from rlinf_core.testing.lease_contract import LeaseContract
+from rlinf_core.testing.recovery_contract import RecoveryContract
 
 _WORKERS = "rlinf_core.testing.workers"
 
 
-class RuntimeContract(ChannelContract, LeaseContract):
+class RuntimeContract(ChannelContract, LeaseContract, RecoveryContract):
     """Tests of :class:`rlinf_core.protocols.runtime.Runtime`; see the package's docstring."""
 
     within = 10.0

@@ -6,7 +6,9 @@ nanoseconds of the machine's monotonic clock, so those of several processes can 
 
 from __future__ import annotations
 
+import os
 import resource
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -64,6 +66,20 @@ class Helper(Worker):
                 super().__init__(text, lock)
 
         raise Odd(message, open(__file__))  # noqa: SIM115
+
+    def say(self, text: str) -> None:
+        """Print it, to standard output and to standard error."""
+        print(text)
+        print(text, file=sys.stderr)
+
+    def pid(self) -> int:
+        """Return the number of its process."""
+        return os.getpid()
+
+    def die(self, number: int) -> None:
+        """End by a signal."""
+        os.kill(os.getpid(), number)
+        time.sleep(60)
 
     def exchange(self, count: int, out: Channel, back: Channel) -> list[Any]:
         """Put numbers, each after the answer to the one before."""
@@ -163,6 +179,14 @@ class Unmade(Worker):
 
     def __init__(self, place: Place) -> None:
         raise RuntimeError("no such device")
+
+
+class Slow(Worker):
+    """Takes a minute to be made."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        time.sleep(60)
 
 
 class Tenant(Worker):

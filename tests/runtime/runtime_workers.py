@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
 from pathlib import Path
 
@@ -27,6 +28,16 @@ class Troubled(Worker):
 
     def say(self, text):
         print(text)
+
+    def jump(self, seconds):
+        real = time.time
+        time.time = lambda: real() + seconds
+
+    def limit_files(self, size):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    def large(self):
+        return np.zeros(1_000_000)
 
     def compute(self, seconds):
         end = time.monotonic() + seconds

@@ -8,6 +8,8 @@ from rlinf_core.testing import RuntimeContract
 
 
 class TestInline(RuntimeContract):
+    processes = False
+
     def make_runtime(self):
         return InlineRuntime()
 

@@ -131,7 +131,7 @@ def test_case_r02_a_killed_switchboard_is_named(runtime, tmp_path):
     channel = runtime.channel("stream")
     reading = launch(runtime).call("read", channel, str(tmp_path / "diary"))
     channel.put(1)
-    os.kill(runtime._board.pid, signal.SIGKILL)
+    os.kill(runtime.board.child.pid, signal.SIGKILL)
     with soon(), pytest.raises(RuntimeFailure, match="the switchboard.* is gone: .*SIGKILL"):
         reading.wait()
     with soon(), pytest.raises(RuntimeFailure, match="the switchboard.* is gone"):
@@ -142,7 +142,7 @@ def test_case_r02_a_killed_switchboard_ends_the_drivers_own_wait(runtime):
     channel = runtime.channel("empty")
     channel.put(1)
     channel.get()
-    after(0.2, os.kill, runtime._board.pid, signal.SIGKILL)
+    after(0.2, os.kill, runtime.board.child.pid, signal.SIGKILL)
     with soon(), pytest.raises(RuntimeFailure, match="the switchboard.* is gone: .*SIGKILL"):
         channel.get()
 
@@ -150,7 +150,7 @@ def test_case_r02_a_killed_switchboard_ends_the_drivers_own_wait(runtime):
 def test_case_r02_a_killed_zygote_is_told(runtime):
     group = launch(runtime, processes=2)
     group.call("pid").wait()
-    os.kill(runtime._zygote._process.pid, signal.SIGKILL)
+    os.kill(runtime.zygote._process.pid, signal.SIGKILL)
     with soon(), pytest.raises(RuntimeFailure, match="its zygote ended with status -9"):
         group.call("compute", 60).wait()
     with soon():
@@ -163,7 +163,7 @@ def test_a_stopped_switchboard_can_be_interrupted_and_closed(runtime):
     channel = runtime.channel("c")
     channel.put(1)
     group.call("pid").wait()
-    os.kill(runtime._board.pid, signal.SIGSTOP)
+    os.kill(runtime.board.child.pid, signal.SIGSTOP)
     after(0.2, runtime.interrupt)
     with soon(), pytest.raises(KeyboardInterrupt):
         channel.get()
