@@ -24,10 +24,19 @@ SMALL = (
     *("cluster.devices=2 x cpu", "placement={simulation: 0, rollout: 1, training: 'all:1'}"),
 )
 ENDLESS = (*SMALL, "steps=100000", "checkpoint.every=0")
-BOOT = (  # a variable that no process can be started with, and the command
-    "import os; os.environ['RLINF_TEST_LONG'] = 'x' * 200_000; "
-    "from rlinf_core.cli import main; main()"
-)
+LONG = """
+import os
+from rlinf_plugin_ray.config import RayConfig
+from rlinf_plugin_ray.runtime import RayRuntime
+from rlinf_core.api import WorkerSpec
+
+os.environ["RLINF_TEST_LONG"] = "x" * 200_000  # with which no process can be started
+runtime = RayRuntime(RayConfig(address="local"))
+group = runtime.launch(WorkerSpec("group", "ray_test_workers:Odd"))
+[[told]] = group.call("variables", "RLINF_TEST_LONG").wait()
+runtime.close()
+print(len(told))
+"""
 
 
 class Command:
@@ -39,7 +48,8 @@ class Command:
         self._before = left_over()
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-c", BOOT, "train", "quickstart", "--output", str(folder)),
+                *(sys.executable, "-c", "from rlinf_core.cli import main; main()"),
+                *("train", "quickstart", "--output", str(folder)),
                 *overrides,
             ],
             stdout=subprocess.PIPE,
@@ -151,6 +161,14 @@ def test_case_r02_a_killed_driver_takes_its_ray_along(tmp_path: Path) -> None:
     wait_for(lambda: command.named() == {}, 20)
     for path in left_over() & folders:  # what a killed process cannot take away
         assert "rlinf-ray-" in path
+
+
+def test_case_r01_a_variable_of_200_kb_does_not_stop_the_start_of_a_ray() -> None:
+    variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", LONG], capture_output=True, text=True, env=variables, timeout=90
+    )
+    assert done.stdout == "200000\n", done.stderr
 
 
 @pytest.mark.parametrize(

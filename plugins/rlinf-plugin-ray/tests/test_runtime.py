@@ -199,20 +199,23 @@ def test_two_runs_do_not_share_a_device_by_accident(head: Any) -> None:
 
 
 def test_a_cluster_that_was_there_is_left_as_it_was(head: Any) -> None:
-    before = ray.cluster_resources()
+    before, groups = ray.cluster_resources(), set(placement_group_table())
     made = RayRuntime(RayConfig())
     group = launch(made, "guest", placement=placed(SLOT))
     (pid,) = group.call("pid").wait()
     made.channel("full").put(np.zeros(100_000))
-    assert [g for g in placement_group_table().values() if g["state"] == "CREATED"]
+    assert _states(groups) == ["CREATED"]
     made.close()
     assert ray.is_initialized()
     until = time.monotonic() + WITHIN
-    while Path(f"/proc/{pid}").exists() or [
-        g for g in placement_group_table().values() if g["state"] != "REMOVED"
-    ]:
+    while Path(f"/proc/{pid}").exists() or _states(groups) != ["REMOVED"]:
         assert time.monotonic() < until
         time.sleep(0.1)
     assert ray.cluster_resources() == before
     with pytest.raises(RuntimeFailure, match="closed"):
         launch(made, "late")
+
+
+def _states(before: set[str]) -> list[str]:
+    """Return the states of the reservations that were made since."""
+    return [group["state"] for name, group in placement_group_table().items() if name not in before]
