@@ -32,7 +32,7 @@ _TOKEN = secrets.token_hex(32)  # for clusters that this process starts; Ray kee
 
 
 class Cluster:
-    """Ray, as this process is connected to it.
+    """Ray, as this process is connected to it; where it has joined one before, it is that.
 
     Args:
         config: which Ray.
@@ -72,11 +72,13 @@ class Cluster:
             "include_dashboard": False,
             "object_store_memory": config.object_store_memory,
             "_temp_dir": str(self._folder),
-            # Memory of items that were read is free at once, and no process waits for work that
-            # never comes: workers are actors, whose processes start when they do.
+            # Memory of items that were read is free at once; no process waits for work that never
+            # comes, as workers are actors, whose processes start when they do; and these are the
+            # run itself, which should not give way to all others.
             "_system_config": {
                 "free_objects_period_milliseconds": 100,
                 "prestart_worker_first_driver": False,
+                "worker_niceness": 0,
             },
         }
         try:
@@ -136,6 +138,9 @@ def _init(address: str, log_to_driver: bool, **options: Any) -> None:
             logging_level=logging.ERROR,  # what goes wrong comes as an error
             **options,
         )
+    except BaseException:
+        ray.shutdown()  # what it has started or joined by then
+        raise
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, answer)
