@@ -17,7 +17,10 @@ nox.options.default_venv_backend = "venv"
 nox.options.reuse_existing_virtualenvs = True
 
 PLUGINS = sorted(str(path) for path in Path("plugins").glob("rlinf-plugin-*"))
-LARGE = {"plugins/rlinf-plugin-maniskill"}  # its simulator takes half a gigabyte
+LARGE = {  # what a first try needs not
+    "plugins/rlinf-plugin-maniskill",  # its simulator takes half a gigabyte
+    "plugins/rlinf-plugin-ray",  # Ray takes 300 MB
+}
 TEST_TOOLS = [
     "pytest>=8,<10",
     "hypothesis>=6,<7",

@@ -282,10 +282,10 @@ def _is_model(annotation: Any) -> typing.TypeGuard[type[BaseModel]]:
 
 
 def names() -> str:
-    """Return the page of ``rlinf_core.api``, ``rlinf_core.api.rl`` and ``rlinf_core.testing``."""
+    """Return the page of ``rlinf_core.api``, its modules and ``rlinf_core.testing``."""
     homes = {module: title for title, modules in GROUPS.items() for module in modules.split()}
     found: dict[str, list[str]] = {title: [] for title in GROUPS}
-    for name in sorted(set(api.__all__) - {"rl"}, key=str.lower):
+    for name in sorted(api._HOME, key=str.lower):
         home = api._HOME[name].removeprefix("rlinf_core.")
         if home not in homes:
             raise SystemExit(f"api.{name}: put {home!r} below a heading, in GROUPS")
@@ -302,6 +302,7 @@ def names() -> str:
         lines += ["", f"## {title}", ""]
         lines += _names("rlinf_core.api", members)
     from rlinf_core import rl, testing
+    from rlinf_core.runtime import toolkit
 
     lines += ["", "## Tensor functions: `rlinf_core.api.rl`", ""]
     lines += [
@@ -310,6 +311,8 @@ def names() -> str:
         "",
     ]
     lines += _names("rlinf_core.rl", sorted(rl.__all__, key=str.lower))
+    lines += ["", "## What runtimes are built of: `rlinf_core.api.toolkit`", ""]
+    lines += _names("rlinf_core.runtime.toolkit", sorted(toolkit.__all__, key=str.lower))
     lines += ["", "## For tests: `rlinf_core.testing`", "", "Needs pytest.", ""]
     lines += _names("rlinf_core.testing", sorted(testing.__all__, key=str.lower))
     return "\n".join(lines) + "\n"

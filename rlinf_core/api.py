@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ChannelTimeout,
         CheckpointError,
         ConfigError,
+        DeadlineExceeded,
         Deadlock,
         MissingKeyError,
         PluginError,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         StaleDataError,
         UnknownComponentError,
         WeightSyncError,
+        WorkerDied,
         WorkerFailed,
         did_you_mean,
     )
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from rlinf_core.protocols.runtime import (
         Channel,
         ChannelSpec,
+        Deadlines,
         Future,
         Runtime,
         Span,
@@ -72,6 +75,7 @@ if TYPE_CHECKING:
     )
     from rlinf_core.protocols.training_backend import TrainingBackend
     from rlinf_core.protocols.weight_transport import Layout, Receipt, WeightTransport
+    from rlinf_core.runtime import toolkit as toolkit
     from rlinf_core.runtime.worker import Place, Worker
     from rlinf_core.simulation import (
         Environment,
@@ -112,9 +116,10 @@ _HOME: dict[str, str] = {
         "devices": "visible",
         "errors": (
             "AmbiguousComponentError BatchError CapabilityError ChannelClosed ChannelTimeout "
-            "CheckpointError ConfigError Deadlock MissingKeyError PluginError ProducerGone "
-            "RLInputError RequestError RlinfError RuntimeFailure SimulatorError StaleDataError "
-            "UnknownComponentError WeightSyncError WorkerFailed did_you_mean"
+            "CheckpointError ConfigError DeadlineExceeded Deadlock MissingKeyError PluginError "
+            "ProducerGone RLInputError RequestError RlinfError RuntimeFailure SimulatorError "
+            "StaleDataError UnknownComponentError WeightSyncError WorkerDied WorkerFailed "
+            "did_you_mean"
         ),
         "hookspecs": "hookimpl",
         "placement": "Device GroupPlace ProcessPlace",
@@ -127,7 +132,9 @@ _HOME: dict[str, str] = {
         "protocols.policy": "Act Eval LogprobLevel Mode Policy",
         "protocols.reward": "Reward",
         "protocols.rollout_engine": "RolloutEngine",
-        "protocols.runtime": "Channel ChannelSpec Future Runtime Span WorkerGroup WorkerSpec",
+        "protocols.runtime": (
+            "Channel ChannelSpec Deadlines Future Runtime Span WorkerGroup WorkerSpec"
+        ),
         "protocols.scheduler": "Scheduler",
         "protocols.simulator": "Autoreset EnvSlots Simulator Spaces StateId Step",
         "protocols.training_backend": "TrainingBackend",
@@ -145,7 +152,10 @@ _HOME: dict[str, str] = {
     }.items()
     for name in names.split()
 }
-"""Where each name lives; ``rl`` besides is a module, ``rlinf_core.rl``."""
+"""Where each name lives."""
+
+_MODULES = {"rl": "rlinf_core.rl", "toolkit": "rlinf_core.runtime.toolkit"}
+"""Names that are modules."""
 
 __all__ = [
     "PLUGIN_API_VERSION",
@@ -170,6 +180,8 @@ __all__ = [
     "ConfigError",
     "Counts",
     "Dataset",
+    "DeadlineExceeded",
+    "Deadlines",
     "Deadlock",
     "DequeuePolicy",
     "Device",
@@ -225,6 +237,7 @@ __all__ = [
     "WeightSyncError",
     "WeightTransport",
     "Worker",
+    "WorkerDied",
     "WorkerFailed",
     "WorkerGroup",
     "WorkerSpec",
@@ -237,13 +250,14 @@ __all__ = [
     "rl",
     "state_seed",
     "stream_from_files",
+    "toolkit",
     "visible",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "rl":
-        return importlib.import_module("rlinf_core.rl")
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
     if name.startswith("__"):  # asked for by the import machinery, for every plugin
         raise AttributeError(name)
     if name not in _HOME:

@@ -59,5 +59,7 @@ class Capability(enum.StrEnum):
     """Training backend: trains one model on several ranks."""
     PROCESSES = "processes"
     """Runtime: every worker runs in a process of its own, so that groups work side by side."""
+    CLUSTER = "cluster"
+    """Runtime: devices are those of several machines, so a run's are not counted on this one."""
     GENERATE = "generate"
     """Rollout engine: generates text."""

@@ -164,6 +164,19 @@ def parse_assumed(text: str) -> Assumed:
 # --- from wishes to devices -----------------------------------------------------------------------
 
 
+def declared(
+    wishes: Mapping[str, tuple[str, Wish]], supplies: Mapping[str, Supply]
+) -> dict[str, Supply]:
+    """Return supplies that hold whatever wishes name with a number: other machines have it."""
+    asked: dict[str, int] = {}
+    for _, wish in wishes.values():
+        asked[wish.kind] = asked.get(wish.kind, 0) + (wish.number or 0)
+    return {
+        kind: supply._replace(number=max(supply.number, asked.get(kind, 0)))
+        for kind, supply in supplies.items()
+    }
+
+
 def make_devices(
     wishes: Mapping[str, tuple[str, Wish]],
     supplies: Mapping[str, Supply],

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlinf_core.config.overrides import parse as parse_overrides
-from rlinf_core.devices import Supply, Wish, make_devices, parse_devices
+from rlinf_core.devices import Supply, Wish, declared, make_devices, parse_devices
 from rlinf_core.placement import parse_placement, place
 
 MACHINE = {"cuda": Supply("cuda", 4), "cpu": Supply("cpu", 1)}
@@ -187,6 +187,21 @@ def test_more_devices_than_there_are():
     none = {"cuda": Supply("cuda", 0), "cpu": Supply("cpu", 1)}
     _, (problem,) = make_devices({"": ("cluster.devices", Wish("cuda", None))}, none)
     assert problem.text == ("cuda, but this machine has none, wanted cpu slots, such as '1 x cpu'")
+
+
+def test_devices_that_are_declared_need_not_be_on_this_machine():
+    wishes = {
+        label: (f"cluster.node_groups.{label}.devices", Wish("cuda", number))
+        for label, number in (("left", 8), ("right", 4))
+    }
+    supplies = declared(wishes, {"cuda": Supply("cuda", 1), "cpu": Supply("cpu", 1)})
+    assert supplies == {"cuda": Supply("cuda", 12), "cpu": Supply("cpu", 1)}
+    devices, problems = make_devices(wishes, supplies)
+    assert problems == []
+    assert [device.node for device in devices] == ["left"] * 8 + ["right"] * 4
+    # What has no number is counted here, as ever.
+    everything = {"": ("cluster.devices", Wish("cuda", None))}
+    assert declared(everything, supplies) == supplies
 
 
 def test_node_groups_share_one_machine_and_may_mix_kinds():

@@ -221,10 +221,12 @@ class ClusterConfig(Config):
     devices: str = Field(default=AUTO, min_length=1)
     """The run's devices: "auto" for the best accelerator there is, an accelerator's name for all
     that the machine has of it, or a number of them, such as "2 x cuda". "4 x cpu" declares four
-    slots of the processor."""
+    slots of the processor. A runtime of a cluster takes a number as it is: the devices are
+    elsewhere."""
     node_groups: dict[Label, NodeGroupConfig] = {}
     """Instead of ``devices``: label to devices that are named together, ``{left: {devices: 2 x
-    cpu}}``. All groups share the devices of this machine, and each takes the next ones."""
+    cpu}}``. On one machine all groups share its devices, and each takes the next ones; a runtime of
+    a cluster says which machines a label stands for."""
     sharing: Literal["auto", "resident", "turns"] = "auto"
     """Whether groups on one device all keep their memory there ("resident") or offload it while
     another works ("turns"); "auto" takes turns where they are known not to fit together."""

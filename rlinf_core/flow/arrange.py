@@ -14,7 +14,15 @@ from rlinf_core.capability import Capability
 from rlinf_core.config.arithmetic import Numbers, check
 from rlinf_core.config.schema import RunConfig
 from rlinf_core.config.validate import Run
-from rlinf_core.devices import Assumed, Supply, Wish, make_devices, parse_assumed, parse_devices
+from rlinf_core.devices import (
+    Assumed,
+    Supply,
+    Wish,
+    declared,
+    make_devices,
+    parse_assumed,
+    parse_devices,
+)
 from rlinf_core.errors import ConfigError, PluginError, Problem, RequestError, did_you_mean
 from rlinf_core.placement import (
     COMPONENTS,
@@ -183,6 +191,8 @@ def _devices(run: Run) -> tuple[tuple[Device, ...], Mapping[str, Accelerator], l
     if run.assumed is None:
         build = torch_build()
         there = {name: _supply(kind, kind.count(), build) for name, kind in best_first}
+        if run.can("runtime", Capability.CLUSTER):  # it looks for them itself when a run starts
+            there = declared(wishes, there)
         devices, problems = make_devices(wishes, there)
         return devices, accelerators, problems
     made: list[Device] = []

@@ -8,7 +8,7 @@ which stands beside the workers' names, in ``rlinf_core/runs/interfaces.py``.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -229,6 +229,9 @@ class TracingRuntime:
             yield
         finally:
             self.phase = before
+
+    def reserve(self, places: Iterable[GroupPlace]) -> None:
+        """Do nothing: a dry pass needs no device."""
 
     def launch(
         self, spec: WorkerSpec, processes: int = 1, placement: GroupPlace = ()

@@ -6,7 +6,7 @@ this protocol; a runtime decides only where workers run and how their calls and 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -186,6 +186,18 @@ class Channel(Protocol):
 
 class Runtime(Protocol):
     """Launches groups and makes channels; owns everything that it starts."""
+
+    def reserve(self, places: Iterable[GroupPlace]) -> None:
+        """Take the devices of groups that will be launched, all of them or none.
+
+        Called before the first launch, by whoever knows them all; what is launched elsewhere, the
+        runtime takes when that is launched.
+
+        Raises:
+            RequestError: there are no such devices.
+            RuntimeFailure: others have them.
+        """
+        ...
 
     def launch(
         self, spec: WorkerSpec, processes: int = 1, placement: GroupPlace = ()

@@ -45,6 +45,7 @@ class Session:
     Raises:
         ConfigError: the run's placement does not fit this machine, its numbers the placement, or
             its deadlines are of methods that there are not.
+        RequestError: the runtime has no such devices.
     """
 
     def __init__(self, run: Run, runtime: Runtime) -> None:
@@ -54,6 +55,7 @@ class Session:
         self.arrangement = arranged(run)
         self._turns = takes_turns(run, self.arrangement)
         self._placed: dict[str, GroupPlace] = {}
+        runtime.reserve(self.arrangement.groups.values())
 
     @property
     def stages(self) -> int:

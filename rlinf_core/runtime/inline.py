@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -106,6 +106,9 @@ class InlineRuntime:
         self._leases = Leases()
         self._resident: set[InlineWorker] = set()  # workers that were let in and have not left
         self._leaving: list[InlineWorker] = []  # those of them that were asked to leave
+
+    def reserve(self, places: Iterable[GroupPlace]) -> None:
+        """Do nothing: this machine's devices are there for whoever uses them."""
 
     def launch(
         self, spec: WorkerSpec, processes: int = 1, placement: GroupPlace = ()

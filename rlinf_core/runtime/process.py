@@ -170,7 +170,7 @@ class _Process:
         self._say(("result", (ended - began) / 1e9, answer), [answer])
 
     def _say_failed(self, method: str, error: BaseException) -> None:
-        self._say(("failed", method, _portable(error), traceback.format_exc()))
+        self._say(("failed", method, portable(error), traceback.format_exc()))
 
     def _say(self, message: object, parcels: Sequence[Parcel] = ()) -> None:
         try:
@@ -179,7 +179,7 @@ class _Process:
             raise Cancelled from None
 
 
-def _portable(error: BaseException) -> BaseException:
+def portable(error: BaseException) -> BaseException:
     """Return an error that the driver can unpickle: the same, or one that says the same."""
     try:
         pickle.loads(pickle.dumps(error))

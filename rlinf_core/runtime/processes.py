@@ -16,7 +16,7 @@ import selectors
 import socket
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -78,6 +78,9 @@ class ProcessRuntime:
         self._closed = False
 
     # --- the protocol ----------------------------------------------------------------------------
+
+    def reserve(self, places: Iterable[GroupPlace]) -> None:
+        """Do nothing: this machine's devices are there for whoever uses them."""
 
     def launch(
         self, spec: WorkerSpec, processes: int = 1, placement: GroupPlace = ()

@@ -12,7 +12,13 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
-from rlinf_core.errors import ChannelClosed, ProducerGone, RuntimeFailure, StaleDataError
+from rlinf_core.errors import (
+    ChannelClosed,
+    ChannelTimeout,
+    ProducerGone,
+    RuntimeFailure,
+    StaleDataError,
+)
 from rlinf_core.protocols.dequeue_policy import DequeuePolicy
 from rlinf_core.protocols.runtime import ChannelSpec
 
@@ -150,6 +156,12 @@ class ItemQueue:
         for entry in [*gathered, *(e for line in self._lines.values() for e in line)]:
             self._drop(entry.item)
         self._lines, self._requests = {}, {}
+
+    def time_out(self, request: Request) -> ChannelTimeout:
+        """Forget a request that took too long; return what to tell the reader."""
+        self.withdraw(request)
+        key = "" if request.key is None else f" for {request.key!r}"
+        return ChannelTimeout(f"nothing came in time in the channel {self.name!r}{key}")
 
     # --- within ----------------------------------------------------------------------------------
 

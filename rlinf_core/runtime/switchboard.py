@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from rlinf_core.errors import ChannelTimeout, RuntimeFailure
+from rlinf_core.errors import RuntimeFailure
 from rlinf_core.plugins.resolve import resolve_ref
 from rlinf_core.protocols.runtime import ChannelSpec
 from rlinf_core.runtime.connection import Connection
@@ -244,12 +244,10 @@ class Switchboard:
         self._progress(channel)
 
     def _withdraw(self, client: _Client) -> None:
-        for name, channel in self._channels.items():
+        for channel in self._channels.values():
             for get in [get for get in channel.gets if get[0] is client]:
                 channel.gets.remove(get)
-                channel.queue.withdraw(get[1])
-                text = f"nothing came in time in the channel {name!r} for {get[1].key!r}"
-                self._answer(client, Verb.FAILED, ChannelTimeout(text))
+                self._answer(client, Verb.FAILED, channel.queue.time_out(get[1]))
 
     def _close(self, client: _Client, number: int) -> None:
         channel = self._channel(client, number)

@@ -101,6 +101,16 @@ class ChannelContract:
         put = putting.wait()[0]
         assert all(put[n + 2] >= got[n][0] for n in range(6)), "a third item was let in"
 
+    def test_who_waits_too_long_is_told_and_takes_nothing_later(
+        self, helpers: WorkerGroup, channel: Any
+    ) -> None:
+        stream = channel()
+        late = helpers.call("attempt", stream, "get", key="a", timeout=0.2, ranks=[0]).wait()[0]
+        assert late[0] in ("ChannelTimeout", "Deadlock")
+        assert stream.name in late[1]
+        stream.put("one", key="a")
+        assert stream.get(key="a", timeout=60.0) == "one"
+
     def test_batches_by_weight_lose_and_halve_nothing(
         self, helpers: WorkerGroup, channel: Any
     ) -> None:

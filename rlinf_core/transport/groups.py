@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.distributed
@@ -161,7 +161,7 @@ def _maker(backend: str) -> Callable[[Any, int, int, timedelta], Any]:
     if backend == "nccl" and dist.is_nccl_available():
         return _nccl
     if backend == "gloo" and dist.is_gloo_available():
-        return dist.ProcessGroupGloo
+        return cast("Callable[[Any, int, int, timedelta], Any]", dist.ProcessGroupGloo)
     plugin = dist.Backend._plugins[backend.upper()]  # of an accelerator that torch does not know
     if plugin.extended_api:
         raise LookupError(backend)

@@ -19,6 +19,7 @@ HERE = (
     "rlinf-plugin-metaworld",
     "rlinf-plugin-mlp",
     "rlinf-plugin-ppo",
+    "rlinf-plugin-ray",
     "rlinf-plugin-rocm",
     "rlinf-plugin-tensorboard",
     "rlinf-plugin-torch",
