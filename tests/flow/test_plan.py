@@ -40,6 +40,7 @@ def test_the_flow_of_an_iteration(load):
         ("observations", "simulation", "rollout"),
         ("trajectories", "rollout", "training"),
         ("weights", "training", "rollout"),
+        ("weights_replies", "rollout", "training"),
     ]
     assert [s.channel for s in graph.streams("evaluation")] == [
         "evaluation.observations",
