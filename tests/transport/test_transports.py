@@ -145,16 +145,6 @@ def test_only_a_target_that_holds_another_version_gets_everything(inline):
         assert all(torch.equal(state[name], tensor) for name, tensor in weights(1).items())
 
 
-def test_bytes_decide_what_changed():
-    from rlinf_core.builtin.weights import _same
-
-    nan, zero = torch.tensor([float("nan")]), torch.tensor([0.0])
-    assert _same(nan, nan.clone())
-    assert not _same(zero, -zero)
-    assert not _same(zero, None)
-    assert _same(torch.zeros(0, 3), torch.zeros(0, 3))
-
-
 # --- buckets --------------------------------------------------------------------------------------
 
 
