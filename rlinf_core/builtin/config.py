@@ -33,7 +33,7 @@ class WeightsConfig(Config):
 class BucketedConfig(WeightsConfig):
     """Options of the weight transport ``bucketed``."""
 
-    bucket_mib: int = Field(default=16, ge=1, le=65_536)
+    bucket_mib: int = Field(default=32, ge=1, le=65_536)
     """Most MiB that are sent at a time. About four such buckets are in memory at once, for each
     process that receives."""
 

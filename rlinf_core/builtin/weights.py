@@ -6,7 +6,6 @@ under way at a time, and in what is left out. What they share stands in ``rlinf_
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from rlinf_core.builtin.config import BucketedConfig, ChangedConfig, WeightsConfig
@@ -14,6 +13,7 @@ from rlinf_core.errors import WeightSyncError
 from rlinf_core.protocols.rollout_engine import RolloutEngine
 from rlinf_core.protocols.runtime import Channel
 from rlinf_core.protocols.weight_transport import Layout, Receipt
+from rlinf_core.transport.checksum import same_bytes
 from rlinf_core.transport.messages import Terms, Wish
 from rlinf_core.transport.receiving import Receiver
 from rlinf_core.transport.sending import Selection, Sender
@@ -126,7 +126,8 @@ class ChangedTransport(BucketedTransport):
 
     def _changed(self, name: str) -> bool:
         if name not in self._differs:
-            self._differs[name] = not _same(self._now[name], self._sent.get(name))
+            sent = self._sent.get(name)
+            self._differs[name] = sent is None or not same_bytes(self._now[name], sent)
         return self._differs[name]
 
     def _holds(self, engine: RolloutEngine) -> int:
@@ -152,11 +153,3 @@ class ChangedTransport(BucketedTransport):
 
 def _loads_parts(engine: RolloutEngine) -> bool:
     return bool(getattr(engine, "loads_parts", False))
-
-
-def _same(tensor: Tensor, other: Tensor | None) -> bool:
-    """Return whether two tensors have the same bytes: NaN equals itself, and -0 is not 0."""
-    if other is None:
-        return False
-    mine, its = (t.detach().contiguous().reshape(-1).view(torch.uint8) for t in (tensor, other))
-    return torch.equal(mine, its)

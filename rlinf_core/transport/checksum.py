@@ -38,18 +38,42 @@ def combine(numbers: Iterable[int]) -> int:
 
 def _digest(tensor: Tensor) -> Tensor:
     """Return the sum of one tensor, [] int64."""
-    data = tensor.detach().contiguous().reshape(-1).view(torch.uint8)  # [bytes]
-    if data.storage_offset() % 8 or (data.device.type == "cpu" and data.data_ptr() % 8):
-        data = data.clone()  # words must not begin within others
+    data = _bytes(tensor)
     whole = data.numel() // _ROW * _ROW
     rows = data[:whole].view(torch.int64).view(-1, _WORDS).sum(dim=1)  # [rows]
-    weights = torch.arange(1, 2 * len(rows) + 1, 2, device=data.device) * _SIGNED
-    total = (rows * weights).sum()
+    total = (rows * _weights(len(rows), data.device)).sum()
     if whole < data.numel():
         rest = torch.zeros(_ROW, dtype=torch.uint8, device=data.device)
         rest[: data.numel() - whole] = data[whole:]
         total = total + rest.view(torch.int64).sum() * (2 * len(rows) + 1) * _SIGNED
     return total
+
+
+def same_bytes(one: Tensor, other: Tensor) -> bool:
+    """Return whether tensors of one size have the same bytes: NaN is itself, and -0 is not 0."""
+    mine, its = _bytes(one), _bytes(other)
+    whole = mine.numel() // 8 * 8  # words are compared many times as fast as bytes
+    words = torch.equal(mine[:whole].view(torch.int64), its[:whole].view(torch.int64))
+    return words and torch.equal(mine[whole:], its[whole:])
+
+
+def _weights(rows: int, device: torch.device) -> Tensor:
+    """Return the weights of so many rows, int64 [rows]; kept, for most tensors need the same."""
+    kept = _kept.get(device)
+    if kept is None or len(kept) < rows:
+        kept = _kept[device] = torch.arange(1, 2 * rows + 1, 2, device=device) * _SIGNED
+    return kept[:rows]
+
+
+_kept: dict[torch.device, Tensor] = {}  # 1/64 of the largest tensor
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    """Return a tensor's memory, uint8 [bytes], copied where it could not be read as words."""
+    data = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    if data.storage_offset() % 8 or (data.device.type == "cpu" and data.data_ptr() % 8):
+        return data.clone()
+    return data
 
 
 _SIGNED = _FACTOR - _WRAP  # the same factor, as an integer that fits int64

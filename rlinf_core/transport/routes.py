@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from rlinf_core.errors import WeightSyncError
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A box of a tensor's entries: the first index and the number of indices of each dimension."""
 
     start: tuple[int, ...]

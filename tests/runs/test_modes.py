@@ -95,7 +95,7 @@ def test_every_weight_transport_comes_to_the_same_bits(load, tmp_path, runtime):
 
     def told(name, **options):
         run = load(f"cluster.runtime={runtime}", weights={"name": name, **options}, **changes)
-        metrics, weights, evaluation = outcome(run, tmp_path / name)
+        metrics, weights, evaluation = outcome(run, tmp_path / "-".join([name, *options]))
         return metrics, {n: t.tolist() for n, t in weights.items()}, evaluation
 
     full = told("full")
@@ -115,13 +115,15 @@ def test_a_run_ahead_of_learning_may_wait_for_its_receivers(load, tmp_path):
 
 @pytest.mark.parametrize("name", ["full", "bucketed", "changed"])
 def test_case_w08_versions_go_on_after_a_resume(load, tmp_path, name):
+    folder = tmp_path / "run"
+
     def versions():
-        calls = read_timeline(tmp_path / "timeline.json").calls
+        calls = read_timeline(folder / "timeline.json").calls
         return [c.details["version"] for c in calls if c.name == "receive_weights"]
 
-    train(load("steps=2", weights=name), tmp_path, resume=False)
+    train(load("steps=2", weights=name), folder, resume=False)
     assert versions() == [0, 1, 2]
-    train(load("steps=4", weights=name), tmp_path, resume=True)
+    train(load("steps=4", weights=name), folder, resume=True)
     # The resumed process makes the policy anew, then loads the checkpoint and goes on.
     assert versions() == [0, 1, 2, 0, 2, 3, 4]
 

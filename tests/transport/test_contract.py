@@ -39,7 +39,3 @@ class TestChangedAcrossProcesses(TestChanged):
 
 class TestBucketedByGloo(TestBucketedAcrossProcesses):
     config = BucketedConfig(bucket_mib=1, way="gloo")
-
-
-class TestFullByGloo(TestFullAcrossProcesses):
-    config = WeightsConfig(way="gloo")

@@ -10,7 +10,7 @@ from rlinf_core.builtin.config import DirectConfig
 from rlinf_core.builtin.direct import DirectEngine
 from rlinf_core.errors import WeightSyncError
 from rlinf_core.testing.weight_workers import WeightHolder, weights
-from rlinf_core.transport.checksum import combine, fingerprint
+from rlinf_core.transport.checksum import combine, fingerprint, same_bytes
 from rlinf_core.transport.routes import Part
 from rlinf_core.transport.weights import Header, Piece, WeightStream, load_into
 
@@ -185,6 +185,20 @@ def test_a_fingerprint_does_not_depend_on_where_the_memory_begins():
         assert fingerprint([moved[offset : offset + 300]]) == fingerprint([data])
     table = torch.randn(6, 5)
     assert fingerprint([table.t()]) == fingerprint([table.t().contiguous()])
+
+
+@pytest.mark.parametrize("size", [1, 3, 8, 1001])
+def test_bytes_decide_whether_tensors_are_the_same(size):
+    tensor = torch.randn(size).half()
+    assert same_bytes(tensor, tensor.clone())
+    for position in (0, size - 1):
+        other = tensor.clone()
+        other[position] += 1
+        assert not same_bytes(tensor, other)
+    nan, zero = torch.full((size,), float("nan")), torch.zeros(size)
+    assert same_bytes(nan, nan.clone())
+    assert not same_bytes(zero, -zero)
+    assert same_bytes(torch.zeros(0, 3), torch.zeros(0, 3))
 
 
 def test_nothing_has_a_fingerprint_too():
