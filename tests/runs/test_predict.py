@@ -12,16 +12,9 @@ from rlinf_core.cli import trace
 from rlinf_core.config.validate import load_run
 from rlinf_core.errors import RequestError
 from rlinf_core.flow.timeline import read_timeline
+from rlinf_core.runs.measured import layout_in, measured, profile
 from rlinf_core.runs.plan import make_plan
-from rlinf_core.runs.predict import (
-    METHODS,
-    Layout,
-    layout_in,
-    layout_of,
-    measured,
-    predict,
-    profile,
-)
+from rlinf_core.runs.predict import METHODS, Layout, layout_of, predict
 from rlinf_core.runs.session import arranged
 from rlinf_core.runs.train import train
 from rlinf_core.scheduling.costs import Cost
