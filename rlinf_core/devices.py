@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rlinf_core.errors import Problem, RequestError
@@ -97,9 +96,7 @@ class Assumed:
             None where it is not said).
     """
 
-    there: Mapping[tuple[str, str], tuple[int, int | None]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
+    there: Mapping[tuple[str, str], tuple[int, int | None]]
 
     @property
     def apart(self) -> bool:
@@ -158,7 +155,7 @@ def parse_assumed(text: str) -> Assumed:
         raise RequestError(
             f"--assume-devices: found {text!r}, wanted a label before each kind, or before none"
         )
-    return Assumed(MappingProxyType(there))
+    return Assumed(there)
 
 
 # --- from wishes to devices -----------------------------------------------------------------------

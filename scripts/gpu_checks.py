@@ -37,7 +37,7 @@ CHECKS: dict[str, Check] = {}
 """By name, in order."""
 
 
-def check(name: str, seconds: float = 60.0) -> Callable[[Callable[[str], str]], None]:
+def check(name: str, seconds: float = 120.0) -> Callable[[Callable[[str], str]], None]:
     """Register a check."""
 
     def register(function: Callable[[str], str]) -> None:
@@ -260,14 +260,14 @@ def _told(result: Any) -> str:
     )
 
 
-@check("quick start", seconds=120)
+@check("quick start", seconds=180)
 def _quickstart(device: str) -> str:
     """Two iterations, collocated in one process."""
     result, _ = _run(device)
     return _told(result)
 
 
-@check("quick start by turns", seconds=120)
+@check("quick start by turns", seconds=180)
 def _turns(device: str) -> str:
     """Collocated by turns in processes: whoever leaves the device offloads."""
     alone = "placement={simulation: 0, rollout: 0, training: 0}"
@@ -277,7 +277,7 @@ def _turns(device: str) -> str:
     return f"{len(switches)} switches; {_told(result)}"
 
 
-@check("quick start, hybrid", seconds=120)
+@check("quick start, hybrid", seconds=180)
 def _hybrid(device: str) -> str:
     """Simulation and rollout pipelined in processes of their own, on one device with training."""
     share = "placement={simulation: 0, rollout: 0, training: 0}"
@@ -305,13 +305,13 @@ def _by(way: str, device: str) -> str:
     return f"way {way}; {_told(result)}"
 
 
-@check("weights by handle", seconds=90)
+@check("weights by handle", seconds=180)
 def _handle(device: str) -> str:
     """Weights between two processes on one device, through a handle to its memory."""
     return _by("shared_memory" if device == "cpu" else "device_handle", device)
 
 
-@check("weights by collective", seconds=90)
+@check("weights by collective", seconds=180)
 def _collective(device: str) -> str:
     """Weights between GPUs by NCCL; with one GPU only that NCCL itself works, on one rank."""
     if device == "cpu":
@@ -335,7 +335,7 @@ def _collective(device: str) -> str:
     return f"one GPU: NCCL {version} adds up on one rank; between GPUs never run"
 
 
-@check("ManiSkill on the GPU", seconds=10)
+@check("ManiSkill on the GPU")
 def _maniskill(device: str) -> str:
     """Simulation on the GPU."""
     raise NotHere("not built: rlinf-plugin-maniskill simulates on the CPU only")

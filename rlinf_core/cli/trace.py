@@ -11,8 +11,9 @@ from rlinf_core.errors import RequestError
 from rlinf_core.files import finite
 from rlinf_core.flow.sizes import in_seconds
 from rlinf_core.flow.timeline import NAME, Timeline, measure, read_timeline
-from rlinf_core.runs.predict import layout_in, measured, predict
-from rlinf_core.runs.predict import profile as profile_of
+from rlinf_core.runs.measured import layout_in, measured
+from rlinf_core.runs.measured import profile as profile_of
+from rlinf_core.runs.predict import predict
 
 SCHEMA_VERSION = 1
 _ITERATIONS = 3  # in the picture, where nothing else was asked for

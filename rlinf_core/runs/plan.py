@@ -20,7 +20,8 @@ from rlinf_core.runs.deadlines import unknown_methods
 from rlinf_core.runs.embodied import EmbodiedRun
 from rlinf_core.runs.interfaces import CONTENTS, interfaces
 from rlinf_core.runs.layout import served_by, stage_keys
-from rlinf_core.runs.predict import layout_of, predict, profile
+from rlinf_core.runs.measured import profile
+from rlinf_core.runs.predict import layout_of, predict
 
 ITERATION = "iteration"
 """The phase of one iteration: collecting, learning, sending the weights."""

@@ -1,14 +1,16 @@
 """What the parts of a run cost, read from the timeline of a run that was.
 
 Workers note with a call how much work it was: ``items``, how often the same thing was done, and
-``rows``, how many rows each of them had. A cost is the mean over calls, without each worker's
-first, in which libraries warm up.
+``rows``, how many rows each of them had. Within a call the items' mean is taken, and of the calls
+the median, so that a hiccup costs nothing; each worker's first call, in which libraries warm up,
+is left out.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from statistics import mean, median
 from typing import NamedTuple
 
 from rlinf_core.flow.timeline import Call, Timeline
@@ -53,14 +55,15 @@ def warm(calls: Iterable[Call]) -> list[Call]:
 
 
 def _cost(calls: list[Call]) -> Cost:
-    items = sum(float(call.details.get("items", 1)) for call in calls)
-    rows = sum(
-        float(call.details.get("items", 1)) * float(call.details.get("rows", 0)) for call in calls
-    )
-    seconds = sum(call.spent("compute") + call.spent("transfer") for call in calls)
+    items = [float(call.details.get("items", 1)) or 1.0 for call in calls]
+    rows = [float(call.details.get("rows", 0)) for call in calls]
+    spent = [call.spent("compute") + call.spent("transfer") for call in calls]
     entries = sum(
         kind == "switch" and name == "onload" for call in calls for kind, name, _, _ in call.within
     )
     switched = sum(call.spent("switch") for call in calls if call.within)
-    items = items or 1.0
-    return Cost(seconds / items, rows / items, switched / entries if entries else 0.0)
+    return Cost(
+        seconds=median(seconds / number for seconds, number in zip(spent, items, strict=True)),
+        rows=mean(rows),
+        switch=switched / entries if entries else 0.0,
+    )

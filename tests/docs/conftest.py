@@ -204,7 +204,7 @@ def check_options(command: str) -> None:
     program, *arguments = shlex.split(command)
     if program != "rlinf" or arguments[0] not in ("train", "eval", "plan"):
         return
-    taking = {"--checkpoint", "--output", "--episodes"}
+    taking = {"--checkpoint", "--output", "--episodes", "--assume-devices", "--profile"}
     plain = [
         word
         for before, word in zip(["", *arguments], arguments[:], strict=False)

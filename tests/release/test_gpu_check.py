@@ -20,7 +20,7 @@ def gpu_check(*arguments: str, **variables: str) -> tuple[int, str, str]:
         [sys.executable, str(SCRIPTS / "gpu_check"), *arguments],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
     )
     return done.returncode, done.stdout, done.stderr
@@ -63,8 +63,7 @@ def test_checks_go_as_far_as_a_cpu_reaches():
 
 @pytest.mark.slow
 def test_runs_go_through_on_a_cpu_too():
-    names = ["quick start", "quick start by turns", "quick start, hybrid"]
-    names += ["weights by handle", "weights by collective"]
+    names = ["quick start by turns", "quick start, hybrid", "weights by collective"]
     only = [part for name in names for part in ("--only", name)]
     code, out, err = gpu_check("--device", "cpu", *only)
     assert code == 0, err

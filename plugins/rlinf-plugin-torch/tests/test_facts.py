@@ -22,13 +22,19 @@ from rlinf_core.api import Facts, Unknown
         {"optimizer": "sgd", "momentum": 0.9},
     ],
 )
-def test_gradients_and_optimizer_are_counted(options, build, rows, squared_error):
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_gradients_and_optimizer_are_counted(options, ranks, build, rows, squared_error):
+    """Of each of several ranks, too: the facts say that it keeps the whole."""
     backend = build(**options)
+    if ranks > 1:
+        backend.join(0, ranks, lambda tensor: tensor * ranks)  # the others have the same
     backend.update([rows], squared_error)
     trained = [p for p in backend.policy.parameters() if p.requires_grad]
     count = sum(p.numel() for p in backend.policy.parameters())
     model = Facts(parameters=count, trainable=sum(p.numel() for p in trained))
-    said = facts(TorchConfig(**options), {"model": model}).memory
+    found = facts(TorchConfig(**options), {"model": model})
+    said = found.memory
+    assert found.spread == "whole"
     gradients = [p.grad for p in trained]
     state = [
         value
