@@ -6,6 +6,7 @@ here that says its arguments. Results go to standard output, everything else to 
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 from contextlib import suppress
@@ -147,6 +148,7 @@ def main() -> None:
             print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one changes nothing
         sys.exit(INTERRUPTED)
 
 
