@@ -147,9 +147,11 @@ def main() -> None:
         with suppress(OSError):
             print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one changes nothing
-        sys.exit(INTERRUPTED)
+    except (KeyboardInterrupt, SystemExit) as end:
+        interrupted = isinstance(end, KeyboardInterrupt) or end.code == INTERRUPTED
+        if interrupted:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one changes nothing
+        sys.exit(INTERRUPTED if interrupted else end.code)
 
 
 def _show(error: RlinfError) -> None:
