@@ -34,7 +34,7 @@ def write_text(path: Path, text: str) -> None:
     except OSError as error:
         with suppress(OSError):
             beside.unlink()
-        raise WriteError(f"could not write {path}: {why_not(path.parent, error)}") from error
+        raise WriteError(f"could not write {path}: {why_not(path.parent, error)}") from None
 
 
 def why_not(folder: Path, error: BaseException) -> str:

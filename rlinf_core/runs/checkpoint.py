@@ -102,7 +102,7 @@ class CheckpointStore:
             why = str(cause) if isinstance(cause, WriteError) else why_not(self.folder, cause)
             raise CheckpointWriteError(
                 f"could not write {final}: {why}; older checkpoints are untouched"
-            ) from error
+            ) from None
         self._prune(step)
         return final
 

@@ -69,7 +69,10 @@ class Lane:
                 if self._process is None and not self._start():
                     return
                 time.sleep(self._chance.uniform(0.0, 1.0))
-                self._strike()
+                if self._ended():  # because of what was done before
+                    self._check_late_end()
+                else:
+                    self._strike()
         finally:
             self._end_everything()
 
@@ -92,6 +95,7 @@ class Lane:
                     "OMP_NUM_THREADS": "1",
                     "PYTHONPATH": os.pathsep.join([site, os.environ.get("PYTHONPATH", "")]),
                     "TMPDIR": str(self._temporary),
+                    "TORCHINDUCTOR_CACHE_DIR": str(self._folder / "cache"),  # made by an import
                     "RLINF_CHAOS": self._mark,
                 },
                 start_new_session=True,
@@ -99,7 +103,7 @@ class Lane:
         # Some are hit while they start.
         patience = _START if self._chance.random() < 0.8 else self._chance.uniform(0.0, 5.0)
         self._wait(lambda: self._ended() or self._lines() != before, patience)
-        if not self._ended() or self._process.returncode == 1:
+        if not self._ended():
             return True
         self._note(Kill(self._runtime, "nobody", "none", problem="a run did not start"))
         return False
@@ -142,8 +146,7 @@ class Lane:
     def _strike(self) -> None:
         processes = self._processes()
         if not processes:
-            self._settle(Kill(self._runtime, "nobody", "none"), 0)
-            return
+            return  # it has just begun, or ends because of what was done before
         victims = sorted(set(processes.values()))
         # A driver's death costs a start, a worker's does not.
         weights = [1 if name in ("driver", "switchboard", "training") else 3 for name in victims]
@@ -179,11 +182,22 @@ class Lane:
             self._process = None
         self._note(kill)
 
+    def _check_late_end(self) -> None:
+        kill = self.kills[-1] if self.kills else Kill(self._runtime, "nobody", "none")
+        if kill.outcome != "went on" or kill.problem:
+            kill.problem = kill.problem or "a run ended by itself"
+        kill.outcome = "ended later"
+        self._check_end(kill)
+        self._process = None
+        if kill.problem:
+            kill.said = self._said.read_text(errors="replace")[-3000:]
+
     def _check_end(self, kill: Kill) -> None:
         assert self._process is not None
         said, status = self._said.read_text(errors="replace"), self._process.returncode
         self._wait(lambda: not self._processes(), _GONE)
         errors = [line for line in said.splitlines() if line.startswith("error:")]
+        kill.said = errors[0] if errors else ""
         if left := self._processes():
             kill.problem = f"processes left: {left}"
         elif files := [str(path) for path in self._temporary.rglob("*")]:
@@ -213,10 +227,8 @@ class Lane:
             kill.said = self._said.read_text(errors="replace")[-3000:]
         self.kills.append(kill)
         told = kill.problem or kill.outcome
-        print(
-            f"{kill.runtime}: {kill.signal} {kill.victim}: {told} ({kill.seconds} s)",
-            file=sys.stderr,
-        )
+        line = f"{kill.runtime}: {kill.signal} {kill.victim}: {told} ({kill.seconds} s)"
+        print(line, "" if kill.problem else kill.said[:150], file=sys.stderr, flush=True)
 
     def _end_everything(self) -> None:
         """Kill what there still is, after a problem and at the end."""

@@ -45,7 +45,13 @@ def run_file(runtime: str) -> dict[str, Any]:
         "cluster": {
             "runtime": runtime,
             "devices": "2 x cpu",
-            "deadlines": {"start": 60, "call": 6},
+            # making a policy imports much
+            "deadlines": {
+                "start": 60,
+                "call": 6,
+                "rollout": {"build": 60},
+                "training": {"build": 60},
+            },
             "restarts": {"simulation": 100_000, "rollout": 100_000},
         },
         "placement": {"simulation": "0-1:2", "rollout": "0-1:1", "training": "0-1:1"},

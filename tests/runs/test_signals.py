@@ -15,14 +15,14 @@ from runs_command import TOY, Command, shared, wait_for
 
 from rlinf_core.runs.checkpoint import CheckpointStore
 
-MOMENTS = {
-    "start": "rlinf_core.runs.embodied:EmbodiedRun._begin",
-    "collecting": "rlinf_core.runs.embodied:EmbodiedRun._collect",
-    "learning": "rlinf_core.runs.embodied:EmbodiedRun._sync_weights",
-    "checkpoint": "rlinf_core.runs.checkpoint:_write_manifest",
-    "evaluation": "rlinf_core.runs.evaluation:Evaluator.run",
-    "closing": "rlinf_core.runtime.processes:ProcessRuntime.close",
-    "closing inline": "rlinf_core.runtime.inline:InlineRuntime.close",
+MOMENTS = {  # a function, and its how-manieth call: planning a run calls some of them, twice
+    "start": ("rlinf_core.runs.embodied:EmbodiedRun._begin", 3),
+    "collecting": ("rlinf_core.runs.embodied:EmbodiedRun._collect", 4),
+    "learning": ("rlinf_core.runs.embodied:EmbodiedRun._sync_weights", 6),
+    "checkpoint": ("rlinf_core.runs.checkpoint:_write_manifest", 2),
+    "evaluation": ("rlinf_core.runs.evaluation:Evaluator.run", 3),
+    "closing": ("rlinf_core.runtime.processes:ProcessRuntime.close", 1),
+    "closing inline": ("rlinf_core.runtime.inline:InlineRuntime.close", 1),
 }
 SCRIPT = """
 import importlib, sys, time
@@ -51,7 +51,7 @@ main()
 class Announced(Command):
     """A run that says when it comes to a moment, and takes its time there."""
 
-    def __init__(self, folder: Path, moment: str, runtime: str, call: int) -> None:
+    def __init__(self, folder: Path, runtime: str, moment: str, call: int) -> None:
         run = folder / "small.yaml"
         changed = {
             "cluster": {"runtime": runtime},
@@ -65,7 +65,7 @@ class Announced(Command):
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
         self._said = folder / "said"
-        script = SCRIPT.format(moment=MOMENTS[moment], call=call)
+        script = SCRIPT.format(moment=moment, call=call)
         with self._said.open("w") as said:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", script, "train", str(run), "--output", str(self.folder)],
@@ -75,6 +75,7 @@ class Announced(Command):
                     **os.environ,
                     "OMP_NUM_THREADS": "1",
                     "TMPDIR": str(self.temporary),
+                    "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"),  # made by an import
                     "RLINF_TEST_MARK": self._mark,
                 },
                 start_new_session=True,
@@ -98,8 +99,7 @@ PLACES = [
 def test_two_signals_end_a_run_at_any_moment_and_leave_nothing(
     toys, tmp_path, moment, runtime, number
 ):
-    call = 2 if moment in ("collecting", "learning", "checkpoint") else 1
-    command = Announced(tmp_path, moment, runtime, call)
+    command = Announced(tmp_path, runtime, *MOMENTS[moment])
     assert command.process.poll() is None, command.said()
     for _ in range(2):
         os.killpg(command.process.pid, number)
@@ -117,6 +117,16 @@ def test_two_signals_end_a_run_at_any_moment_and_leave_nothing(
     told: list[str] = []
     CheckpointStore(command.folder, 1, None).last(told.append)
     assert told == []
+
+
+def test_two_signals_while_a_run_is_planned_leave_nothing(toys, tmp_path):
+    command = Announced(tmp_path, "inline", MOMENTS["start"][0], 1)
+    for _ in range(2):
+        os.killpg(command.process.pid, signal.SIGINT)
+        time.sleep(0.05)
+    assert command.process.wait(60) == 130
+    assert "Traceback" not in command.said()
+    assert not command.folder.exists()
 
 
 @pytest.mark.parametrize("runtime", ["inline", "processes"])
