@@ -7,6 +7,7 @@ takes away itself. One that was started for the run ends with it, and its folder
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import secrets
@@ -16,9 +17,10 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import ray
 
@@ -28,6 +30,7 @@ from rlinf_plugin_ray.config import RayConfig
 LONGEST = 32_768
 """Bytes of a variable that a new process is given; the system takes no more than about 128 kB."""
 
+_PREFIX, _YOUNG = "rlinf-ray-", 10.0  # of its folder; seconds in which one may have no lock yet
 _TOKEN = secrets.token_hex(32)  # for clusters that this process starts; Ray keeps the first it sees
 
 
@@ -46,6 +49,7 @@ class Cluster:
     def __init__(self, config: RayConfig, slots: int, labels: frozenset[str]) -> None:
         self.own = self._joined = False
         self._folder: Path | None = None
+        self._lock: IO[str] | None = None  # held for as long as the folder is used
         if not ray.is_initialized():
             address = config.address or os.environ.get("RAY_ADDRESS") or last_started()
             self._joined = True
@@ -62,10 +66,11 @@ class Cluster:
             ray.shutdown()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+        if self._lock is not None:
+            self._lock.close()
 
     def _start(self, config: RayConfig, slots: int, labels: frozenset[str]) -> None:
-        # Sockets lie below it, and their paths may have no more than 107 bytes.
-        self._folder = Path(tempfile.mkdtemp(prefix="rlinf-ray-", dir=_short_folder()))
+        self._folder, self._lock = _make_folder()
         options: dict[str, Any] = {
             "num_cpus": max(slots, os.cpu_count() or 1),
             "resources": dict.fromkeys(labels, 1.0),
@@ -192,6 +197,19 @@ def too_long(environment: Mapping[str, str]) -> dict[str, str]:
     return {n: v for n, v in environment.items() if len(os.fsencode(v)) > LONGEST}
 
 
-def _short_folder() -> str:
-    folder = tempfile.gettempdir()
-    return folder if len(folder) <= 20 else "/tmp"
+def _make_folder() -> tuple[Path, IO[str]]:
+    """Return a new folder for a cluster, and its lock; take away those of drivers that were killed.
+
+    Sockets lie below it, and their paths may have no more than 107 bytes.
+    """
+    above = Path(tempfile.gettempdir())
+    above = above if len(str(above)) <= 20 else Path("/tmp")
+    for other in above.glob(f"{_PREFIX}*/lock"):
+        with contextlib.suppress(OSError), other.open("w") as lock:  # else it is used, or not ours
+            if time.time() - other.parent.stat().st_mtime > _YOUNG:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(other.parent, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=above))
+    lock = (folder / "lock").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return folder, lock

@@ -269,7 +269,7 @@ class RayRuntime:
         if self._cluster.own:  # else each machine has variables of its own
             long = too_long(os.environ) | long
         if spot.variables:
-            variables |= spot.variables | {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+            variables |= {**spot.variables, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
         wants: dict[str, Any] = {"env_vars": variables} if variables else {}
         labels = {device.node for device in at.devices}
         for label in labels & self._config.interpreters.keys():
