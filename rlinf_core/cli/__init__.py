@@ -166,10 +166,10 @@ def main() -> None:
             print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     except (KeyboardInterrupt, SystemExit) as end:
-        interrupted = isinstance(end, KeyboardInterrupt) or end.code == INTERRUPTED
-        if interrupted:
+        code = INTERRUPTED if isinstance(end, KeyboardInterrupt) else end.code
+        if code == INTERRUPTED:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one changes nothing
-        sys.exit(INTERRUPTED if interrupted else end.code)
+        sys.exit(code)
 
 
 def _show(error: RlinfError) -> None:

@@ -50,6 +50,8 @@ class Arrangement:
         stages: pipeline stages of each simulation process.
         accelerators: kind of device to what speaks for it.
         assumed: the devices that a plan takes for granted; None for those of this machine.
+        cluster: whether the runtime looks for devices on other machines, one or more for each
+            node group.
     """
 
     devices: tuple[Device, ...]
@@ -57,15 +59,19 @@ class Arrangement:
     stages: int
     accelerators: Mapping[str, Accelerator]
     assumed: Assumed | None = None
+    cluster: bool = False
 
     def machine(self, device: Device) -> str:
         """Return the machine that a device belongs to; "" where there is only one."""
-        return device.node if self.assumed is not None and self.assumed.apart else ""
+        apart = self.cluster if self.assumed is None else self.assumed.apart
+        return device.node if apart else ""
 
     def memory(self, device: Device) -> int | None:
         """Return a device's memory in bytes; None where nothing tells."""
         if self.assumed is not None:
             return self.assumed.memory(device.kind, device.node)
+        if self.cluster:
+            return None
         return self.accelerators[device.kind].memory(device.local)
 
     def beside_simulation(self, most: int) -> GroupPlace:
@@ -110,7 +116,8 @@ def arrange(run: Run) -> tuple[Arrangement | None, list[Problem]]:
     resolved = config.model_copy(update={"collect": collect})
     numbers = Numbers(resolved, group_size, ranks, lines, algorithm.piecewise)
     problems += check(numbers, "training" in groups)
-    arrangement = Arrangement(devices, groups, stages, accelerators, run.assumed)
+    cluster = run.can("runtime", Capability.CLUSTER)
+    arrangement = Arrangement(devices, groups, stages, accelerators, run.assumed, cluster)
     return arrangement, [run.located(problem) for problem in problems]
 
 
@@ -189,9 +196,10 @@ def _devices(run: Run) -> tuple[tuple[Device, ...], Mapping[str, Accelerator], l
         wishes[label] = (f"cluster.{key}", wish)
     best_first = sorted(accelerators.items(), key=lambda item: item[1].torch_name == "cpu")
     if run.assumed is None:
-        build = torch_build()
+        elsewhere = run.can("runtime", Capability.CLUSTER)  # it looks for them when a run starts
+        build = "" if elsewhere else torch_build()
         there = {name: _supply(kind, kind.count(), build) for name, kind in best_first}
-        if run.can("runtime", Capability.CLUSTER):  # it looks for them itself when a run starts
+        if elsewhere:
             there = declared(wishes, there)
         devices, problems = make_devices(wishes, there)
         return devices, accelerators, problems
