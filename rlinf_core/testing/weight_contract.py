@@ -129,7 +129,7 @@ class WeightTransportContract:
     ) -> None:
         if not self.shards:
             pytest.skip("it does not say that it can")
-        options = {"source": {"sharded": True}, "receiver": {"engine": engine}}
+        options: dict[str, Any] = {"source": {"sharded": True}, "receiver": {"engine": engine}}
         for ranks in RANKS:
             ends = self.ends(runtime, *ranks, label=f" {ranks}", **options)
             for version in (1, 2):
