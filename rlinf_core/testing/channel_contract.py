@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlinf_core.errors import ProducerGone, StaleDataError, WorkerFailed
+from rlinf_core.errors import (
+    ChannelTimeout,
+    Deadlock,
+    ProducerGone,
+    StaleDataError,
+    WorkerFailed,
+)
 from rlinf_core.protocols.runtime import ChannelSpec, Runtime, WorkerGroup
 from rlinf_core.specs import ComponentRef, Kind
 
@@ -171,6 +177,19 @@ class ChannelContract:
             stream.get_batch(2.0)
         with pytest.raises((ProducerGone, WorkerFailed), match=r"writer\[0\]"):
             stream.put("two")
+
+    def test_who_waits_only_for_a_time_is_told_and_takes_nothing_later(
+        self, helpers: WorkerGroup, channel: Any
+    ) -> None:
+        stream = channel()
+        told = helpers.call("attempt", stream, "get", key="a", timeout=0.05, ranks=[1]).wait()[1]
+        assert told[0] in ("ChannelTimeout", "Deadlock")
+        assert stream.name in told[1]
+        with pytest.raises((ChannelTimeout, Deadlock)):
+            stream.get(key="a", timeout=0.05)
+        stream.put("late", key="a")
+        got = helpers.call("attempt", stream, "get", key="a", timeout=5.0, ranks=[1]).wait()[1]
+        assert got[0] == ""
 
     # --- versions and policies -------------------------------------------------------------------
 

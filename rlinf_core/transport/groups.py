@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed
@@ -160,12 +160,14 @@ def _maker(backend: str) -> Callable[[Any, int, int, timedelta], Any]:
     """
     if backend == "nccl" and dist.is_nccl_available():
         return _nccl
+    maker: Callable[[Any, int, int, timedelta], Any]
     if backend == "gloo" and dist.is_gloo_available():
-        return cast("Callable[[Any, int, int, timedelta], Any]", dist.ProcessGroupGloo)
+        maker = dist.ProcessGroupGloo
+        return maker
     plugin = dist.Backend._plugins[backend.upper()]  # of an accelerator that torch does not know
     if plugin.extended_api:
         raise LookupError(backend)
-    maker: Callable[[Any, int, int, timedelta], Any] = plugin.creator_fn
+    maker = plugin.creator_fn
     return maker
 
 

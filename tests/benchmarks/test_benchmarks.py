@@ -129,6 +129,19 @@ def test_arrays_are_handed_over_and_copied() -> None:
     assert found["copy"]["64 MiB"] > found["copy"]["1 KiB"]
 
 
+def test_weights_are_sent_in_every_case_and_by_the_peer_that_needs_no_installation() -> None:
+    from benchmarks.weights import adapted, shapes
+    from benchmarks.weights.ours import CASES
+
+    found = json.loads(run("benchmarks.weights.ours", "--quick"))
+    assert found["update"].keys() == found["copy"].keys() == CASES.keys()
+    assert all(0 < seconds < 60 for part in found.values() for seconds in part.values())
+    assert 0 < json.loads(run("benchmarks.weights.peer_torch", "--quick")) < 60
+    assert sum(4 * math.prod(shape) for shape in shapes(False).values()) == 256 * 2**20 + 14 * 8192
+    share = sum(math.prod(shapes(False)[name]) for name in adapted(False)) / (64 * 2**20)
+    assert 0.01 < share < 0.02
+
+
 def test_the_first_tenth_of_exchanges_does_not_count() -> None:
     from benchmarks.channels import latency
 
