@@ -165,11 +165,18 @@ def main() -> None:
         with suppress(OSError):
             print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
-    except (KeyboardInterrupt, SystemExit) as end:
-        code = INTERRUPTED if isinstance(end, KeyboardInterrupt) else end.code
-        if code == INTERRUPTED:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one changes nothing
-        sys.exit(code)
+    except KeyboardInterrupt:
+        _ignore_interrupts()
+        sys.exit(INTERRUPTED)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            _ignore_interrupts()
+        raise
+
+
+def _ignore_interrupts() -> None:
+    """Let a second Ctrl-C change nothing: everything has been closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _show(error: RlinfError) -> None:

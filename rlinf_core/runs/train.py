@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf_core.config.validate import Run, to_plain
-from rlinf_core.errors import CheckpointError, RuntimeFailure
+from rlinf_core.errors import CheckpointError, DeadlineExceeded, RuntimeFailure, WorkerFailed
 from rlinf_core.files import choose_folder, locked, why_not, write_json
 from rlinf_core.flow.timeline import NAME as TIMELINE
 from rlinf_core.flow.timeline import TimelineWriter
@@ -102,14 +102,19 @@ def train(run: Run, output: Path | None, resume: bool) -> Result:
             checkpoint = _resume(store, embodied, loggers.message) if resume else None
             result = _Training(folder, run, store, loggers, embodied, stop).go(checkpoint)
             results.append(result)
-        except RuntimeFailure:
-            if store.newest is not None:
-                text = f"the last checkpoint is of step {store.newest}; --resume goes on from it"
-                loggers.message(text)
+        except RuntimeFailure as failure:
+            _advise(failure, store, loggers)
             raise
         finally:
             stop.ends()
     return result
+
+
+def _advise(failure: RuntimeFailure, store: CheckpointStore, loggers: Loggers) -> None:
+    if isinstance(failure, WorkerFailed) and isinstance(failure.cause, DeadlineExceeded):
+        loggers.message("where more time is needed, raise cluster.deadlines")
+    if store.newest is not None:
+        loggers.message(f"the last checkpoint is of step {store.newest}; --resume goes on from it")
 
 
 def _resume(

@@ -24,6 +24,7 @@ from rlinf_core.errors import RuntimeFailure, WorkerFailed
 from rlinf_core.placement import GroupPlace
 from rlinf_core.plugins.resolve import resolve_ref
 from rlinf_core.protocols.runtime import ChannelSpec, Span, WorkerSpec
+from rlinf_core.runtime.board import Board, DriverClient
 from rlinf_core.runtime.client import ProcessChannel, forget, use
 from rlinf_core.runtime.connection import Connection
 from rlinf_core.runtime.limits import processors
@@ -31,7 +32,7 @@ from rlinf_core.runtime.link import Memory
 from rlinf_core.runtime.logs import WorkerLog
 from rlinf_core.runtime.process import Assignment
 from rlinf_core.runtime.recovery import recover
-from rlinf_core.runtime.remote import Board, DriverClient, ProcessGroup, Remote
+from rlinf_core.runtime.remote import ProcessGroup, Remote
 from rlinf_core.runtime.timer import MOST_SPANS
 from rlinf_core.runtime.verbs import Verb
 from rlinf_core.runtime.watch import LOOK, Watch
