@@ -1,5 +1,5 @@
 """Every check a person runs. ``python -m nox -l`` lists them; ``.ci/run`` calls all but
-``bench``.
+``bench`` and ``chaos``.
 
 Each session makes its own environment; the exact versions are in ``constraints/dev.txt``.
 """
@@ -66,6 +66,13 @@ def bench(session: nox.Session) -> None:
     install_project(session, "-e", "benchmarks/plugins/rlinf-plugin-bench", *TEST_TOOLS)
     session.run("python", "-m", "benchmarks", *session.posargs, env=ENVIRONMENT)
     session.run("python", "docs/generate.py", env=ENVIRONMENT)
+
+
+@nox.session
+def chaos(session: nox.Session) -> None:
+    """Kill random processes of runs. Arguments after --: how often, ``--seed``, ``--json``."""
+    install_project(session, leave_out=LARGE)
+    session.run("python", "scripts/chaos", *session.posargs, env=ENVIRONMENT)
 
 
 @nox.session

@@ -110,7 +110,11 @@ class CheckpointError(RequestError):
     """A checkpoint, or any that is whole, cannot be read or does not fit."""
 
 
-class CheckpointWriteError(RlinfError):
+class WriteError(RlinfError, OSError):
+    """A file cannot be written: no room, no right, a failing disk. What was there before stays."""
+
+
+class CheckpointWriteError(WriteError):
     """A checkpoint cannot be written; the run ends, older checkpoints stay."""
 
 

@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import itertools
 import json
 import os
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from rlinf_core.errors import RequestError
+from rlinf_core.errors import RequestError, WriteError
+
+_LITTLE = 2**30  # bytes: with less than that left, a full disk may be the reason
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a whole file or nothing."""
+    """Write a whole file or nothing.
+
+    Raises:
+        WriteError: it cannot be written.
+    """
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    beside.write_text(text, encoding="utf-8")
-    sync(beside)
-    beside.replace(path)
-    sync(path.parent)
+    try:
+        beside.write_text(text, encoding="utf-8")
+        sync(beside)
+        beside.replace(path)
+        sync(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
+        raise WriteError(f"could not write {path}: {why_not(path.parent, error)}") from None
+
+
+def why_not(folder: Path, error: BaseException) -> str:
+    """Say why a file below a folder could not be written, and what to free where that helps."""
+    said = str(error) if not isinstance(error, OSError) else error.strerror or str(error)
+    if isinstance(error, OSError) and error.errno == errno.EFBIG:
+        return f"{said}; this process may not write larger files (see: ulimit -f)"
+    with suppress(OSError):
+        free = shutil.disk_usage(folder).free
+        if free < _LITTLE:
+            return f"{said}; the disk of {folder} has {free // 2**20} MiB left: free some there"
+    return said
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -6,6 +6,7 @@ here that says its arguments. Results go to standard output, everything else to 
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 from contextlib import suppress
@@ -146,8 +147,11 @@ def main() -> None:
         with suppress(OSError):
             print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+    except (KeyboardInterrupt, SystemExit) as end:
+        interrupted = isinstance(end, KeyboardInterrupt) or end.code == INTERRUPTED
+        if interrupted:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one changes nothing
+        sys.exit(INTERRUPTED if interrupted else end.code)
 
 
 def _show(error: RlinfError) -> None:

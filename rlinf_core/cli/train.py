@@ -33,6 +33,8 @@ def _closing_lines(run: str, overrides: list[str], result: Result) -> list[str]:
         f"{result.outcome} after {result.steps} iteration{'' if result.steps == 1 else 's'}, "
         f"{result.env_steps} environment steps, {result.seconds:.0f} s"
     ]
+    if result.failures.get("restarts"):
+        lines.append(_failures(result))
     if result.evaluation is not None:
         lines.append(result.evaluation.sentence())
     for name in ("checkpoint", "metrics", "curve", "video"):
@@ -53,6 +55,19 @@ def _closing_lines(run: str, overrides: list[str], result: Result) -> list[str]:
             f"  rlinf train {_with(run, overrides, 'seed', result.seed + 1)}",
         ]
     return lines
+
+
+def _failures(result: Result) -> str:
+    """Return what became of failures that the run survived."""
+    made, redone, dropped = (
+        result.failures[name] for name in ("restarts", "redone_steps", "dropped_steps")
+    )
+    told = [
+        f"{made} worker{'s' * (made > 1)} failed and {'was' if made == 1 else 'were'} made anew"
+    ]
+    told += [f"{redone} iteration{'s' * (redone > 1)} collected again"] if redone else []
+    told += [f"lost trajectories dropped {dropped} time{'s' * (dropped > 1)}"] if dropped else []
+    return "; ".join(told)
 
 
 def _with(run: str, overrides: list[str], key: str, value: int) -> str:

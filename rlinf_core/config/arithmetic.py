@@ -207,6 +207,27 @@ def every_section_is_read(numbers: Numbers) -> Iterator[Broken]:
             yield Broken(name, f"an embodied run reads no section {name!r}; leave it out")
 
 
+def restarts_repeat_whole_iterations(numbers: Numbers) -> Iterator[Broken]:
+    """What is collected again was learned from not at all, and is collected by the same weights."""
+    restarts, config = numbers.config.cluster.restarts, numbers.config
+    if not (restarts.simulation or restarts.rollout):
+        return
+    if config.collect.max_staleness:
+        yield Broken(
+            "collect.max_staleness",
+            f"collect.max_staleness={config.collect.max_staleness} with cluster.restarts, which "
+            "cannot repeat what is collected while weights change",
+            {"collect.max_staleness": [0]},
+        )
+    if config.update.streaming:
+        yield Broken(
+            "update.streaming",
+            "update.streaming=true with cluster.restarts, which cannot repeat what was already "
+            "learned from in part",
+            {"update.streaming": [False]},
+        )
+
+
 Rule = Callable[[Numbers], Iterator[Broken]]
 RULES: tuple[Rule, ...] = (every_section_is_read,)
 """Rules of every run, in the order they are reported."""
@@ -219,6 +240,7 @@ TRAINING_RULES: tuple[Rule, ...] = (
     microbatch_fits_minibatch,
     training_processes_have_environments,
     streamed_minibatches_are_of_one_stage,
+    restarts_repeat_whole_iterations,
 )
 """Rules of a run that trains; one that evaluates collects nothing."""
 

@@ -178,6 +178,41 @@ class NodeGroupConfig(Config):
     """Environment variables of every process that is placed on this group."""
 
 
+Seconds = Annotated[float, Field(gt=0, le=1e9)]
+"""A stretch of time."""
+
+Methods = Seconds | dict[str, Seconds]
+"""Deadlines of one component: one for all its methods, or some by the name of the method."""
+
+
+class DeadlinesConfig(Config):
+    """How many seconds workers may take; who takes longer has failed, and its process is killed."""
+
+    start: Seconds = 300.0
+    """From the launch of a worker until it is made: its imports, its simulator or engine."""
+    call: Seconds = 3600.0
+    """A call of any method, such as the collection of an iteration or an update, with its waits."""
+    simulation: Methods = {}
+    """Instead of ``call`` for simulation: one number, or some by method, ``{collect: 60}``."""
+    rollout: Methods = {}
+    """The same for rollout, ``{serve: 60}``."""
+    training: Methods = {}
+    """The same for training, ``{update: 600}``."""
+
+
+class RestartsConfig(Config):
+    """How often workers that fail are made anew. Training is not: it goes on from checkpoints."""
+
+    simulation: int = Field(default=0, ge=0, le=1_000_000)
+    """How many failures of each group of simulators the run survives."""
+    rollout: int = Field(default=0, ge=0, le=1_000_000)
+    """How many failures of the workers that act it survives."""
+    lost: Literal["redo", "drop"] = "redo"
+    """What becomes of an iteration that was being collected: "redo" goes back to its beginning, so
+    that an undisturbed run would give the same numbers where the simulator restores its state;
+    "drop" goes on with the episodes that are left, and keeps no copy of the simulators' state."""
+
+
 class ClusterConfig(Config):
     """Where a run takes place."""
 
@@ -195,6 +230,10 @@ class ClusterConfig(Config):
     sharing: Literal["auto", "resident", "turns"] = "auto"
     """Whether groups on one device all keep their memory there ("resident") or offload it while
     another works ("turns"); "auto" takes turns where they are known not to fit together."""
+    deadlines: DeadlinesConfig = DeadlinesConfig()
+    """How long workers may take before they count as failed."""
+    restarts: RestartsConfig = RestartsConfig()
+    """Which workers are made anew when they fail."""
 
 
 class PluginsConfig(Config):

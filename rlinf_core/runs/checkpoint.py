@@ -22,8 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlinf_core.errors import CheckpointError, CheckpointWriteError
-from rlinf_core.files import sha256, sync, write_json
+from rlinf_core.errors import (
+    CheckpointError,
+    CheckpointWriteError,
+    RlinfError,
+    WorkerFailed,
+    WriteError,
+)
+from rlinf_core.files import sha256, sync, why_not, write_json
 
 FORMAT = 1
 _MANIFEST = "manifest.json"
@@ -88,11 +94,15 @@ class CheckpointStore:
             sync(self._root)
         except BaseException as error:
             shutil.rmtree(beside, ignore_errors=True)
-            if not isinstance(error, OSError):
+            cause = error.cause if isinstance(error, WorkerFailed) else error
+            foreign = isinstance(cause, Exception) and not isinstance(cause, RlinfError)
+            # What a worker's libraries raise where a disk is full need not be an OSError.
+            if not isinstance(cause, OSError) and not (foreign and isinstance(error, WorkerFailed)):
                 raise
+            why = str(cause) if isinstance(cause, WriteError) else why_not(self.folder, cause)
             raise CheckpointWriteError(
-                f"could not write {final}: {error}; older checkpoints are untouched"
-            ) from error
+                f"could not write {final}: {why}; older checkpoints are untouched"
+            ) from None
         self._prune(step)
         return final
 
@@ -114,6 +124,11 @@ class CheckpointStore:
     def empty(self) -> bool:
         """Whether there is nothing that looks like a checkpoint, whole or not."""
         return not self._steps()
+
+    @property
+    def newest(self) -> int | None:
+        """The step of the newest checkpoint, whole or not; None where there is none."""
+        return max(self._steps(), default=None)
 
     def last(self, report: Callable[[str], None]) -> Checkpoint | None:
         """Return the newest whole checkpoint; ``report`` is told of each one passed over."""

@@ -38,9 +38,14 @@ def draw_curve(path: Path, log: Path | None, title: str) -> Path | None:
     left.grid(alpha=0.3)
     figure.tight_layout()
     beside = path.with_name(f".{path.name}.tmp.png")
-    figure.savefig(beside)
-    plt.close(figure)
-    beside.replace(path)
+    try:
+        figure.savefig(beside)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+    finally:
+        plt.close(figure)
     return path
 
 

@@ -5,6 +5,10 @@ is the runtime's and the placement's affair; neither changes this file.
 
     simulation --observations--> rollout --trajectories--> training
                <----actions-----         <----weights-----
+
+Where workers may be made anew (``cluster.restarts``), an iteration is first collected whole and
+then learned from, so that a failure before spoils nothing that was learned, and one after is
+mended without collecting again.
 """
 
 from __future__ import annotations
@@ -18,13 +22,14 @@ from typing import Any
 
 from rlinf_core.capability import Capability
 from rlinf_core.config.validate import Run
-from rlinf_core.data.outcomes import summary
+from rlinf_core.data.outcomes import Episode, summary
 from rlinf_core.flow.timeline import TimelineWriter
 from rlinf_core.protocols.runtime import Future, Runtime, Span
 from rlinf_core.protocols.weight_transport import Layout
 from rlinf_core.runs.checkpoint import Checkpoint
 from rlinf_core.runs.evaluation import Evaluation, Evaluator, check_states
 from rlinf_core.runs.layout import owned_envs, stage_keys, stream_channel, streams
+from rlinf_core.runs.recovery import Collected, Made, Recovery
 from rlinf_core.runs.session import Session
 
 
@@ -82,16 +87,25 @@ class EmbodiedRun:
         self._owned = owned_envs(collect.envs, groups, self._training.size)
         self._step, self._env_steps = 0, 0
         self._collecting: deque[tuple[Future, Future]] = deque()
+        self.recovery = Recovery(run, runtime, report)
+        self._collected = Collected(
+            self._simulation, self._restores, groups > 1, self.recovery.drops
+        )
+        self.recovery.persist(self._begin, lambda made: None)
 
+    def _begin(self) -> None:
+        """Make of the workers what a run needs."""
+        evaluation = self._config.evaluation
         if self._training.size > 1:
-            self._training.call("join", runtime.channel("gradients"))
-        spaces = self._simulation.call("spaces").wait()[0]
-        check_states(self._simulation, run.config.evaluation.split, run.config.evaluation.episodes)
-        built = [group.call("build", spaces) for group in (self._rollout, self._training)]
-        self._open_weights(runtime)
+            self._training.call("join", self._session.runtime.channel("gradients"))
+        self._spaces = self._simulation.call("spaces").wait()[0]
+        check_states(self._simulation, evaluation.split, evaluation.episodes)
+        built = [group.call("build", self._spaces) for group in (self._rollout, self._training)]
+        self._open_weights()
         for future in built:
             future.wait()
         self._sync_weights()
+        self._remember()
 
     @property
     def collecting(self) -> int:
@@ -105,18 +119,9 @@ class EmbodiedRun:
             ahead: how many iterations after this one may begin to collect while it learns; at most
                 the run's ``max_staleness`` do. They have to be iterated before a checkpoint.
         """
-        collect = self._config.collect
         began = time.perf_counter()
-        while self.collecting <= min(ahead, collect.max_staleness) or not self._collecting:
-            self._collecting.append(self._collect(self._step + self.collecting))
-        simulated, acted = self._collecting.popleft()
-        trained = self._training.call(
-            "update", self._step, self._sources, self._owned, self._trajectories
-        )
-        episodes = [episode for part in simulated.wait() for episode in part]
-        acted.wait()
-        learned = trained.wait()[0]
-        self._sync_weights()
+        flow = self._collect_then_learn if self.recovery.declared else self._collect_and_learn
+        episodes, learned = flow(ahead)
         ended = time.perf_counter()
 
         self._step += 1
@@ -129,8 +134,71 @@ class EmbodiedRun:
             "time/iteration_s": ended - began,
             "time/collect_s": ended - began - learned["time/update_s"],
             "time/env_steps_per_s": executed / (ended - began),
+            **self.recovery.metrics(),
         }
         return Iteration(self._step, self._env_steps, metrics)
+
+    def _collect_and_learn(self, ahead: int) -> tuple[list[Episode], dict[str, float]]:
+        """Do an iteration of which nothing is repeated; return its episodes and metrics."""
+        while self.collecting <= min(ahead, self._config.collect.max_staleness) or (
+            not self._collecting
+        ):
+            self._collecting.append(self._collect(self._step + self.collecting))
+        simulated, acted = self._collecting.popleft()
+        trained = self._training.call(
+            "update", self._step, self._sources, self._owned, self._trajectories
+        )
+        episodes = [episode for part in simulated.wait() for episode in part]
+        acted.wait()
+        learned = trained.wait()[0]
+        self._sync_weights()
+        return episodes, learned
+
+    def _collect_then_learn(self, ahead: int) -> tuple[list[Episode], dict[str, float]]:
+        """Do the same in three parts, of which the first and the last can be repeated."""
+        episodes = self.recovery.persist(self._collect_whole, self._restore_start)
+        learned = self._once("update", self._step, self._sources, self._owned)[0]
+        self.recovery.persist(self._sync_weights, self._restore)
+        return episodes, learned
+
+    def _once(self, method: str, *args: Any) -> list[Any]:
+        """Call training for what must be done once, whoever else fails meanwhile."""
+        called = self.recovery.persist(lambda: self._training.call(method, *args), self._restore)
+        return self.recovery.finish(called)
+
+    def _collect_whole(self) -> list[Episode]:
+        simulated, acted = self._collect(self._step)
+        where = self._collected.ask()
+        gathered = self._training.call("gather", self._sources, self._owned, self._trajectories)
+        episodes = [episode for part in simulated.wait() for episode in part]
+        for future in (acted, gathered):
+            future.wait()
+        self._collected.keep(where.wait())
+        return episodes
+
+    # --- after failures --------------------------------------------------------------------------
+
+    def _remember(self) -> None:
+        if self.recovery.declared:
+            self._collected.keep(self._collected.ask().wait())
+
+    def _restore(self, made: Made, spoiled: bool = False) -> None:
+        """Make of new workers what the failed ones were between two iterations."""
+        ranks = [rank for group, rank in made if group == self._rollout.name]
+        if ranks:
+            self._rollout.call("build", self._spaces, ranks=ranks).wait()
+            self._open_weights()
+            self._sync_weights()
+        if self._collected.back(made, spoiled):
+            self._report("episodes that were under way begin anew")
+
+    def _restore_start(self, made: Made) -> None:
+        """Go back to the beginning of the iteration, or drop what was lost of it."""
+        self._restore(made, spoiled=True)
+        if self.recovery.drops:
+            self.recovery.dropped += 1
+        else:
+            self.recovery.redone += 1
 
     def timeline(self, path: Path) -> TimelineWriter:
         """Return a writer of this run's timeline, which knows who runs where."""
@@ -152,8 +220,8 @@ class EmbodiedRun:
 
     # --- weights ---------------------------------------------------------------------------------
 
-    def _open_weights(self, runtime: Runtime) -> None:
-        channel = runtime.channel("weights")
+    def _open_weights(self) -> None:
+        channel = self._session.runtime.channel("weights")
         source, target = Layout(self._training.size), Layout(self._rollout.size)
         for group in (self._training, self._rollout):
             group.call("open_weights", channel, source, target).wait()
@@ -170,11 +238,15 @@ class EmbodiedRun:
     def evaluate(self) -> Evaluation:
         """Evaluate the current weights greedily on held-out initial states."""
         evaluation = self._config.evaluation
-        return self._evaluator.run(evaluation.split, evaluation.episodes)
+        return self.recovery.persist(
+            lambda: self._evaluator.run(evaluation.split, evaluation.episodes), self._restore
+        )
 
     def record(self, path: Path) -> str:
         """Write a video of a few evaluation episodes; return why not, or ""."""
-        return self._evaluator.record(self._config.evaluation.split, path)
+        return self.recovery.persist(
+            lambda: self._evaluator.record(self._config.evaluation.split, path), self._restore
+        )
 
     # --- checkpoints -----------------------------------------------------------------------------
 
@@ -184,7 +256,15 @@ class EmbodiedRun:
         Episodes under way are saved where the simulator restores its state. Elsewhere they are
         abandoned here, so that going on and resuming see the same.
         """
-        version = self._training.call("save", str(folder / "training")).wait()[0]
+        version = self._once("save", str(folder / "training"))[0]
+        counters = self.recovery.persist(lambda: self._save_simulation(folder), self._restore)
+        return {
+            "env_steps": self._env_steps,
+            "version": version,
+            "episode_counters": counters,
+        }
+
+    def _save_simulation(self, folder: Path) -> dict[str, int]:
         if self._restores:
             self._simulation.call("save", str(folder / "simulation")).wait()
         elif any(self._simulation.call("restart").wait()):
@@ -192,14 +272,16 @@ class EmbodiedRun:
         counters: dict[str, int] = {}
         for part in self._simulation.call("counters").wait():
             counters |= part
-        return {
-            "env_steps": self._env_steps,
-            "version": version,
-            "episode_counters": counters,
-        }
+        self._remember()  # other episodes may be under way than were
+        return counters
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint."""
+        self.recovery.persist(lambda: self._load(checkpoint), self._restore)
+        self._step = checkpoint.step
+        self._env_steps = int(checkpoint.state["env_steps"])
+
+    def _load(self, checkpoint: Checkpoint) -> None:
         self._training.call("load", str(checkpoint.training)).wait()
         self._sync_weights()
         self._simulation.call("set_counters", checkpoint.state["episode_counters"]).wait()
@@ -207,5 +289,4 @@ class EmbodiedRun:
             restored = self._simulation.call("load", str(checkpoint.folder / "simulation")).wait()
             if not all(restored):
                 self._report("episodes under way start anew: environments are laid out differently")
-        self._step = checkpoint.step
-        self._env_steps = int(checkpoint.state["env_steps"])
+        self._remember()

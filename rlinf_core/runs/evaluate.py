@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from rlinf_core.config.validate import Run
-from rlinf_core.protocols.runtime import Runtime
 from rlinf_core.runs.checkpoint import Checkpoint
 from rlinf_core.runs.evaluation import Evaluation, Evaluator
 from rlinf_core.runs.interrupt import interrupt_on_signal
+from rlinf_core.runs.recovery import Made, Recovery
 from rlinf_core.runs.session import Session, open_runtime
 
 SECTIONS = {"simulator", "model", "rollout", "weights"}
@@ -26,18 +27,22 @@ def evaluate(run: Run, checkpoint: Checkpoint, video: Path | None) -> tuple[Eval
     Returns:
         The outcome, and why the video could not be made, or "".
     """
-    with open_runtime(run) as runtime, interrupt_on_signal(runtime.interrupt):
-        evaluator = _load(run, runtime, checkpoint)
-        split = run.config.evaluation.split
-        evaluation = evaluator.run(split, run.config.evaluation.episodes)
-        return evaluation, "" if video is None else evaluator.record(split, video)
+    with interrupt_on_signal() as stop, open_runtime(run) as runtime:
+        stop.now = runtime.interrupt
+        session = Session(run, runtime)
+        rollout = session.rollout()
+        evaluator = Evaluator(session, rollout)
+        split, episodes = run.config.evaluation.split, run.config.evaluation.episodes
 
+        def load(made: Made = ()) -> None:
+            """Give the weights to whoever acts."""
+            rollout.call("build", evaluator.spaces(episodes)).wait()
+            version = int(checkpoint.state["version"])
+            rollout.call("load_weights", str(checkpoint.training), version).wait()
 
-def _load(run: Run, runtime: Runtime, checkpoint: Checkpoint) -> Evaluator:
-    session = Session(run, runtime)
-    rollout = session.rollout()
-    evaluator = Evaluator(session, rollout)
-    rollout.call("build", evaluator.spaces(run.config.evaluation.episodes)).wait()
-    version = int(checkpoint.state["version"])
-    rollout.call("load_weights", str(checkpoint.training), version).wait()
-    return evaluator
+        recovery = Recovery(run, runtime, lambda text: print(text, file=sys.stderr))
+        recovery.persist(load, lambda made: None)
+        evaluation = recovery.persist(lambda: evaluator.run(split, episodes), load)
+        if video is None:
+            return evaluation, ""
+        return evaluation, recovery.persist(lambda: evaluator.record(split, video), load)

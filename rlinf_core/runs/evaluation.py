@@ -9,7 +9,7 @@ from typing import Any
 
 from rlinf_core.capability import Capability
 from rlinf_core.data.outcomes import Episode, wilson_interval
-from rlinf_core.errors import RequestError, WorkerFailed
+from rlinf_core.errors import RequestError, RuntimeFailure, WorkerFailed
 from rlinf_core.protocols.runtime import WorkerGroup
 from rlinf_core.protocols.simulator import Spaces
 from rlinf_core.runs.layout import stage_keys, stream_channel
@@ -86,6 +86,8 @@ def check_states(simulation: WorkerGroup, split: str, episodes: int) -> None:
     try:
         there = simulation.call("count_states", split).wait()[0]
     except WorkerFailed as failure:
+        if isinstance(failure.cause, RuntimeFailure):  # it died, say: that says nothing of states
+            raise
         raise RequestError(f"evaluation.split={split}: {failure.cause}") from failure
     if episodes > there:
         raise RequestError(

@@ -44,6 +44,8 @@ def _simulation(run: Run) -> Interface:
         "restart": Method(result=False),
         "counters": Method(result={}),
         "set_counters": Method(("counters",)),
+        "remember": Method(("whole",), result=[]),
+        "go_back": Method(("remembered", "skip")),
         "save": Method(("folder",)),
         "load": Method(("folder",), result=True),
         "close": Method(),
@@ -73,6 +75,7 @@ def _training(run: Run) -> Interface:
         **_DEVICES,
         **_WEIGHTS,
         "join": Method(("gradients",), keeps=("gradients",)),
+        "gather": Method(("sources", "owned", "trajectories"), ("trajectories",)),
         "update": Method(
             ("iteration", "sources", "owned", "trajectories"),
             ("trajectories", "gradients"),

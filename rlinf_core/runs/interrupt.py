@@ -1,7 +1,7 @@
 """Ctrl-C: the first asks for a stop after a safe checkpoint, the second for one right now.
 
 The second makes the driver's wait raise ``KeyboardInterrupt``, so everything is still closed in
-order; should that not end, a third is the system's own.
+order, which no signal disturbs; should that not end, a third is the system's own.
 """
 
 from __future__ import annotations
@@ -16,51 +16,59 @@ from types import FrameType
 class StopRequest:
     """Whether somebody asked the run to stop, and how urgently.
 
-    ``promise`` says what the first signal leads to at this time.
-
     Args:
-        now: called at the second signal.
-        report: told that the first signal was understood.
+        report: told that a signal was understood.
+        patient: whether the first signal only asks; else it is as urgent as the second.
+
+    Attributes:
+        promise: says what the first signal leads to at this time.
+        now: called at an urgent one; the run sets it when there is something to interrupt.
     """
 
-    def __init__(self, now: Callable[[], None], report: Callable[[str], None]) -> None:
-        self._asked = False
+    def __init__(self, report: Callable[[str], None], patient: bool = True) -> None:
+        self._signals = 0 if patient else 1
         self.promise = "stopping after this iteration's checkpoint"
-        self._now, self._report = now, report
+        self.now: Callable[[], None] = lambda: None
+        self._report, self._patient = report, patient
+        self._ending = False
 
     def wanted(self) -> bool:
         """Return whether the run should stop."""
-        return self._asked
+        return self._signals > (not self._patient)
+
+    def ends(self) -> None:
+        """Take note that all is being closed, which takes seconds and is not to be disturbed."""
+        self._ending = True
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""
-        if self._asked:
+        self._signals += 1
+        if self._signals > 2:
             signal.signal(number, signal.SIG_DFL)
-            self._now()
-            self._report("stopping now; what came after the last checkpoint is lost")
-            return
-        self._asked = True
-        self._report(f"{self.promise}; once more to stop now")
+        if self._ending:
+            self._report("closing; a few seconds more")
+        elif self._signals == 1:
+            self._report(f"{self.promise}; once more to stop now")
+        else:
+            self.now()
+            if self._patient:
+                self._report("stopping now; what came after the last checkpoint is lost")
 
 
 @contextmanager
-def stop_on_signal(now: Callable[[], None], report: Callable[[str], None]) -> Iterator[StopRequest]:
+def stop_on_signal(report: Callable[[str], None]) -> Iterator[StopRequest]:
     """Turn SIGINT, SIGTERM and SIGHUP into a :class:`StopRequest` within the block."""
-    request = StopRequest(now, report)
+    request = StopRequest(report)
     with _handled(request):
         yield request
 
 
 @contextmanager
-def interrupt_on_signal(now: Callable[[], None]) -> Iterator[None]:
-    """Call ``now`` at the first such signal within the block; a second ends the process."""
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        now()
-
-    with _handled(handle):
-        yield
+def interrupt_on_signal() -> Iterator[StopRequest]:
+    """The same, where the first such signal is urgent already."""
+    request = StopRequest(lambda text: None, patient=False)
+    with _handled(request):
+        yield request
 
 
 @contextmanager

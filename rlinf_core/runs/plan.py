@@ -14,6 +14,7 @@ from rlinf_core.flow.memory import memory
 from rlinf_core.flow.plan import Plan
 from rlinf_core.flow.trace import Graph, TracingRuntime
 from rlinf_core.flow.transfers import transfers
+from rlinf_core.runs.deadlines import unknown_methods
 from rlinf_core.runs.embodied import EmbodiedRun
 from rlinf_core.runs.interfaces import CONTENTS, interfaces
 from rlinf_core.runs.layout import served_by, stage_keys
@@ -25,6 +26,7 @@ ITERATION = "iteration"
 def make_plan(run: Run) -> Plan:
     """Return what a run that trains would do on this machine, and what is wrong with it."""
     arrangement, problems = arrange(run)
+    problems = [*problems, *unknown_methods(run)]
     if arrangement is None:
         return Plan(run, None, None, (), None, (), tuple(problems))
     pools, more = memory(run, arrangement)

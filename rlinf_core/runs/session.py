@@ -12,11 +12,13 @@ from typing import Any
 
 from rlinf_core.capability import Capability
 from rlinf_core.config.validate import Run
+from rlinf_core.errors import ConfigError
 from rlinf_core.flow.arrange import arranged
 from rlinf_core.flow.memory import takes_turns
 from rlinf_core.placement import GroupPlace
 from rlinf_core.plugins.resolve import load
 from rlinf_core.protocols.runtime import Runtime, WorkerGroup, WorkerSpec
+from rlinf_core.runs.deadlines import deadlines, restarts, unknown_methods
 from rlinf_core.specs import ComponentRef, Facts
 
 _WORKERS = "rlinf_core.runs.workers"
@@ -41,12 +43,15 @@ class Session:
         runtime: where its workers run.
 
     Raises:
-        ConfigError: the run's placement does not fit this machine, or its numbers the placement.
+        ConfigError: the run's placement does not fit this machine, its numbers the placement, or
+            its deadlines are of methods that there are not.
         RequestError: the runtime has no such devices.
     """
 
     def __init__(self, run: Run, runtime: Runtime) -> None:
         self.run, self.runtime = run, runtime
+        if unknown := list(unknown_methods(run)):
+            raise ConfigError(unknown)
         self.arrangement = arranged(run)
         self._turns = takes_turns(run, self.arrangement)
         self._placed: dict[str, GroupPlace] = {}
@@ -79,8 +84,15 @@ class Session:
         return self.run.registry.ref(chosen.component), chosen.config
 
     def _launch(self, name: str, worker: str, place: GroupPlace, **arguments: Any) -> WorkerGroup:
-        turns = worker.partition(":")[0] in self._turns
-        spec = WorkerSpec(name, f"{_WORKERS}.{worker}", arguments, turns)
+        part = worker.partition(":")[0]
+        spec = WorkerSpec(
+            name,
+            f"{_WORKERS}.{worker}",
+            arguments,
+            part in self._turns,
+            deadlines(self.run, part),
+            restarts(self.run, part),
+        )
         self._placed[name] = place
         return self.runtime.launch(spec, len(place), place)
 

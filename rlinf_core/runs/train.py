@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rlinf_core.config.validate import Run, to_plain
-from rlinf_core.errors import CheckpointError, PluginError
-from rlinf_core.files import choose_folder, locked, write_json
+from rlinf_core.errors import CheckpointError, RuntimeFailure
+from rlinf_core.files import choose_folder, locked, why_not, write_json
 from rlinf_core.flow.timeline import NAME as TIMELINE
 from rlinf_core.flow.timeline import TimelineWriter
-from rlinf_core.plugins.resolve import describe, load
-from rlinf_core.protocols.logger import RunInfo, RunLogger
+from rlinf_core.protocols.logger import RunInfo
 from rlinf_core.runs.checkpoint import Checkpoint, CheckpointStore, differences
 from rlinf_core.runs.curve import draw_curve
 from rlinf_core.runs.embodied import EmbodiedRun
 from rlinf_core.runs.evaluation import Evaluation
 from rlinf_core.runs.interrupt import StopRequest, stop_on_signal
+from rlinf_core.runs.loggers import Loggers
 from rlinf_core.runs.plan import check_plan
 from rlinf_core.runs.session import open_runtime
 
@@ -44,76 +43,13 @@ class Result:
     video_note: str | None = None
     evaluation: Evaluation | None = None
     last_metrics: Mapping[str, float] = field(default_factory=dict)
+    failures: Mapping[str, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Return plain data with its ``schema_version``."""
         plain = {k: str(v) if isinstance(v, Path) else v for k, v in asdict(self).items()}
         plain["evaluation"] = None if self.evaluation is None else self.evaluation.as_json()
         return {"schema_version": 1, **plain}
-
-
-class Loggers:
-    """Every logger of a run behind one face.
-
-    Messages that come before :meth:`open` are shown then: until a run is known to work, nothing
-    is written into its folder. A logger that fails later is left out from there on, as standard
-    error is told: no run stops because somebody's service does.
-
-    Raises:
-        PluginError: a logger cannot be imported, or (at :meth:`open`) made.
-    """
-
-    def __init__(self, run: Run) -> None:
-        self._makers = [(describe(c.component), load(c.component), c.config) for c in run.loggers]
-        self._all: dict[str, RunLogger] = {}
-        self._early: list[str] | None = []
-
-    def open(self, info: RunInfo) -> None:
-        """Make the loggers."""
-        for number, (who, make, config) in enumerate(self._makers):
-            try:
-                name = f"{who}, number {number}" if who in self._all else who
-                self._all[name] = make(config, info)
-            except Exception as error:
-                raise PluginError(f"{who} cannot start: {type(error).__name__}: {error}") from error
-        early, self._early = self._early or [], None
-        for text in early:
-            self.message(text)
-
-    def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Hand on the metrics of one step."""
-        self._tell(lambda logger: logger.log(step, dict(metrics)))  # its own to change
-
-    def message(self, text: str) -> None:
-        """Hand on a line meant for a person."""
-        if self._early is not None:
-            self._early.append(text)
-        self._tell(lambda logger: logger.message(text))
-
-    def artifact(self, step: int, name: str, path: Path) -> None:
-        """Hand on a file that the run made."""
-        self._tell(lambda logger: logger.artifact(step, name, path))
-
-    def close(self, outcome: str) -> None:
-        """End every logger."""
-        _complain(self._early or [])  # the run was refused before anything could show them
-        self._tell(lambda logger: logger.close(outcome))
-
-    def _tell(self, call: Callable[[RunLogger], None]) -> None:
-        failures = []
-        for who, logger in list(self._all.items()):
-            try:
-                call(logger)
-            except Exception as error:
-                del self._all[who]
-                failures.append(f"{who} failed and is left out: {type(error).__name__}: {error}")
-        _complain(failures)
-
-
-def _complain(lines: Sequence[str]) -> None:
-    with suppress(OSError):  # not even standard error may stop a run
-        for text in lines:
-            print(text, file=sys.stderr)
 
 
 @contextmanager
@@ -156,14 +92,23 @@ def train(run: Run, output: Path | None, resume: bool) -> Result:
     store = CheckpointStore(folder, run.config.checkpoint.keep, run.config.checkpoint.best)
     with (
         locked(folder),
+        stop_on_signal(loggers.message) as stop,
         _announced(run, loggers) as results,
         open_runtime(run) as runtime,
-        stop_on_signal(runtime.interrupt, loggers.message) as stop,
     ):
-        embodied = EmbodiedRun(run, runtime, loggers.message)
-        checkpoint = _resume(store, embodied, loggers.message) if resume else None
-        result = _Training(folder, run, store, loggers, embodied, stop).go(checkpoint)
-        results.append(result)
+        stop.now = runtime.interrupt
+        try:
+            embodied = EmbodiedRun(run, runtime, loggers.message)
+            checkpoint = _resume(store, embodied, loggers.message) if resume else None
+            result = _Training(folder, run, store, loggers, embodied, stop).go(checkpoint)
+            results.append(result)
+        except RuntimeFailure:
+            if store.newest is not None:
+                text = f"the last checkpoint is of step {store.newest}; --resume goes on from it"
+                loggers.message(text)
+            raise
+        finally:
+            stop.ends()
     return result
 
 
@@ -302,7 +247,10 @@ class _Training:
             note = "interrupted"
         elif self._config.evaluation.video:
             path = self._folder / "videos" / f"step-{self._step}.mp4"
-            note = self._embodied.record(path)
+            try:
+                note = self._embodied.record(path)
+            except OSError as error:  # what was learned is saved
+                note = f"could not write {path}: {why_not(self._folder, error)}"
             if not note:
                 video = path
                 self._loggers.artifact(self._step, "video", path)
@@ -327,9 +275,18 @@ class _Training:
             folder=self._folder,
             checkpoint=self._saved,
             metrics=metrics,
-            curve=draw_curve(self._folder / "curve.png", metrics, self._config.name),
+            curve=self._curve(metrics),
             video=video,
             video_note=video_note or None,
             evaluation=evaluation,
             last_metrics=self._metrics,
+            failures=self._embodied.recovery.counts(),
         )
+
+    def _curve(self, metrics: Path | None) -> Path | None:
+        path = self._folder / "curve.png"
+        try:
+            return draw_curve(path, metrics, self._config.name)
+        except OSError as error:
+            self._loggers.message(f"could not draw {path}: {why_not(self._folder, error)}")
+            return None

@@ -43,5 +43,9 @@ def write_grid(path: Path, frames: Sequence[Frames], fps: int = 20) -> None:
 
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.stem}.tmp.mp4")
-    imageio.mimwrite(beside, list(tile(frames)), fps=fps, macro_block_size=2, quality=8)
-    beside.replace(path)
+    try:
+        imageio.mimwrite(beside, list(tile(frames)), fps=fps, macro_block_size=2, quality=8)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise

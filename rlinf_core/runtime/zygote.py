@@ -252,7 +252,7 @@ class Zygote:
 def end_children(children: Iterable[Child], seconds: float) -> None:
     """Wait for children that were asked to end, and kill those that do not."""
     deadline = time.monotonic() + seconds
-    for child in children:
+    for child in [child for child in children if child.fileno() >= 0]:  # others have been ended
         with contextlib.suppress(RuntimeFailure):
             if child.wait(0.0):
                 _ = child.pid  # without it nobody knows whom to kill; but its zygote does

@@ -112,6 +112,14 @@ def test_the_documented_defaults():
         "devices": "auto",
         "node_groups": {},
         "sharing": "auto",
+        "deadlines": {
+            "start": 300.0,
+            "call": 3600.0,
+            "simulation": {},
+            "rollout": {},
+            "training": {},
+        },
+        "restarts": {"simulation": 0, "rollout": 0, "lost": "redo"},
     }
 
 

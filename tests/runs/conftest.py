@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 PLUGIN = """
 from rlinf_core.api import Capability, ComponentSpec, hookimpl
@@ -15,6 +18,11 @@ ABLE = [Capability.STATE, Capability.ACTION_CHUNK, Capability.SUCCESS, Capabilit
 PARTS = {
     "target": "rlinf_core.testing.toy:ToySimulator",
     "config": "rlinf_core.testing.toy:ToyConfig",
+}
+
+FRAGILE = {
+    "target": "rlinf_plugin_toys.fragile:Simulator",
+    "config": "rlinf_plugin_toys.fragile:SimulatorOptions",
 }
 
 @hookimpl
@@ -29,7 +37,17 @@ def rlinf_simulators():
             **PARTS,
         ),
         ComponentSpec("toy-silent", "A line.", capabilities=["state"], **PARTS),
+        ComponentSpec("fragile", "A line.", capabilities=[*ABLE, Capability.RESTORE], **FRAGILE),
+        ComponentSpec("fragile-forgetful", "A line.", capabilities=ABLE, **FRAGILE),
+        ComponentSpec(
+            "fragile-shared", "A line.", capabilities=[*ABLE, Capability.SHARED_STATES], **FRAGILE
+        ),
     ]
+
+@hookimpl
+def rlinf_rollout_engines():
+    config = "rlinf_plugin_toys.fragile:EngineOptions"
+    return [ComponentSpec("fragile", "A.", "rlinf_plugin_toys.fragile:Engine", config=config)]
 
 @hookimpl
 def rlinf_models():
@@ -78,6 +96,74 @@ class Brittle:
 '''
 
 
+FRAGILE = '''
+import os
+import signal
+import time
+from pathlib import Path
+
+from rlinf_core.builtin.config import DirectConfig
+from rlinf_core.builtin.direct import DirectEngine
+from rlinf_core.testing import ToyConfig, ToySimulator
+
+
+class SimulatorOptions(ToyConfig):
+    at: int = -1
+    """The step at which it fails, counted over all that it does; -1 never."""
+    how: str = "raise"
+    """What happens then."""
+    marker: str = ""
+    """A file that says that it has happened: it does so once."""
+
+
+class EngineOptions(DirectConfig):
+    at: int = -1
+    """The act at which it fails; -1 never."""
+    how: str = "raise"
+    """What happens then."""
+    marker: str = ""
+    """A file that says that it has happened: it does so once."""
+
+
+class Fragile:
+    def __init__(self, config):
+        self.options, self.done = config, 0
+
+    def __call__(self):
+        self.done += 1
+        if self.done != self.options.at or Path(self.options.marker).exists():
+            return
+        Path(self.options.marker).write_text(str(os.getpid()))
+        if self.options.how == "raise":
+            raise ZeroDivisionError("as it was told")
+        if self.options.how == "hang":
+            return time.sleep(30)
+        os.kill(os.getpid(), getattr(signal, self.options.how))
+        time.sleep(30)
+
+
+class Simulator(ToySimulator):
+    def __init__(self, config, slots):
+        super().__init__(config, slots)
+        self.fragile = Fragile(config)
+
+    def step(self, actions):
+        if 0 in self.slots.ids:
+            self.fragile()
+        return super().step(actions)
+
+
+class Engine(DirectEngine):
+    def __init__(self, config, device):
+        super().__init__(config, device)
+        self.fragile = Fragile(config)
+
+    def act(self, obs, draws, mode):
+        self.fragile()
+        return super().act(obs, draws, mode)
+'''
+
+
 @pytest.fixture
 def toys(tmp_path, monkeypatch):
     """Install the simulators ``toy`` and ``toy-forgetful`` for this process and its children."""
@@ -86,7 +172,9 @@ def toys(tmp_path, monkeypatch):
     factory = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(factory)
     site = tmp_path / "site"
-    factory.Site(site).add("rlinf-plugin-toys", PLUGIN, files={"code.py": LOGGER})
+    factory.Site(site).add(
+        "rlinf-plugin-toys", PLUGIN, files={"code.py": LOGGER, "fragile.py": FRAGILE}
+    )
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]))
     return site

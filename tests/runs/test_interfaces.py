@@ -14,7 +14,7 @@ from rlinf_core.data.batch import Batch
 from rlinf_core.runs.interfaces import interfaces
 from rlinf_core.runs.plan import make_plan, trace
 from rlinf_core.runs.train import train
-from rlinf_core.runtime import inline
+from rlinf_core.runtime import inline_worker
 from rlinf_core.runtime.inline import InlineChannel
 from rlinf_core.transport.weights import WeightStream
 
@@ -58,7 +58,7 @@ def used(monkeypatch):
     """What was really put and got: (group, method, "reads" or "writes", channel) to the items."""
     found: dict[tuple[str, str, str, str], list] = {}
     now = threading.local()
-    method, put, take = inline.public_method, InlineChannel.put, InlineChannel._take
+    method, put, take = inline_worker.public_method, InlineChannel.put, InlineChannel._take
 
     def spy_method(worker, name):
         real = method(worker, name)
@@ -77,7 +77,7 @@ def used(monkeypatch):
         found.setdefault((*now.call, "reads", self.name), [])
         return take(self, *args)
 
-    monkeypatch.setattr(inline, "public_method", spy_method)
+    monkeypatch.setattr(inline_worker, "public_method", spy_method)
     monkeypatch.setattr(InlineChannel, "put", spy_put)
     monkeypatch.setattr(InlineChannel, "_take", spy_take)
     return found

@@ -56,8 +56,7 @@ def test_a_device_that_fills_up_is_told_before_anything_is_written(device: Path)
     """Blocks of one segment, of which the last ones find no memory."""
     arena, item = Arena(), memoryview(np.zeros(100_000, np.uint8))
     with pytest.raises(RuntimeFailure, match="No space left"):
-        for _ in range(100):
-            arena.store([item])
+        _ = [arena.store([item]) for _ in range(100)]
     assert arena.segments == 1
     assert 10 < arena.taken < 40
     arena.close()

@@ -179,8 +179,10 @@ def test_an_end_of_file_in_a_workers_own_code_is_told(runtime):
 
 @pytest.mark.parametrize("status", [0, 3])
 def test_a_worker_that_leaves_is_told(runtime, status):
+    group = launch(runtime)
+    group.call("pid").wait()
     with soon(), pytest.raises(WorkerFailed, match=rf"group\[0\].leave failed: .* left {status}"):
-        launch(runtime).call("leave", status).wait()
+        group.call("leave", status).wait()
 
 
 def test_a_policy_that_is_not_there_is_told_at_once(runtime):

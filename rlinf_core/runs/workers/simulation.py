@@ -118,6 +118,20 @@ class SimulationWorker(Worker):
         for stage in self._stages:
             stage.set_counters({int(i): n for i, n in counters.items()})
 
+    def remember(self, whole: bool) -> list[Any]:
+        """Return what :meth:`go_back` takes; with ``whole`` also episodes under way (RESTORE)."""
+        return [stage.remember(whole) for stage in self._stages]
+
+    def go_back(self, remembered: list[Any], skip: bool = False) -> None:
+        """Do as if nothing had happened since :meth:`remember`, perhaps of another worker.
+
+        Args:
+            remembered: what that returned.
+            skip: begin the episodes that followed instead.
+        """
+        for stage, state in zip(self._stages, remembered, strict=True):
+            stage.go_back(state, skip)
+
     def save(self, folder: str) -> None:
         """Write everything that running episodes need to go on (capability RESTORE)."""
         stages = [stage.state_dict() for stage in self._stages]

@@ -6,6 +6,7 @@ simulator that breaks its contract stand here; who asks for steps stands in ``si
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -157,6 +158,19 @@ class Stage:
         """Start over at these episodes."""
         self._episode = [counters.get(i, 0) for i in self._ids]  # 0: an environment that is new
         self._obs = None
+
+    def remember(self, whole: bool) -> dict[str, Any]:
+        """Return what :meth:`go_back` takes, which nothing here will change."""
+        under_way = whole and self._obs is not None
+        state = copy.deepcopy(self.state_dict()) if under_way else None
+        return {"episodes": list(self._episode), "state": state}
+
+    def go_back(self, remembered: Mapping[str, Any], skip: bool) -> None:
+        """Go on from :meth:`remember`; where no episode was remembered, each begins anew."""
+        self._episode = [number + skip for number in remembered["episodes"]]
+        self._obs = None
+        if remembered["state"] is not None and not skip:
+            self.load_state_dict(copy.deepcopy(remembered["state"]))
 
     def state_dict(self) -> dict[str, Any]:
         """Return what running episodes need to go on."""

@@ -103,6 +103,7 @@ class TrainingWorker(Worker):
         self._epochs, self._streaming = epochs, streaming
         self._minibatch_size, self._microbatch_size = minibatch_size, microbatch_size
         self._chunk, self._seed = chunk, seed
+        self._gathered: list[Batch] = []
 
     def build(self, spaces: Spaces) -> None:
         """Make the policy and its optimizer."""
@@ -120,8 +121,20 @@ class TrainingWorker(Worker):
 
     # --- one iteration ---------------------------------------------------------------------------
 
+    def gather(self, sources: Streams, owned: list[range], trajectories: Channel) -> None:
+        """Wait for an iteration's trajectories and keep them for :meth:`update`.
+
+        Until all have come nothing is learned, so whoever collects may fail and do it again.
+        """
+        version = self._backend.export().header.version
+        self._gathered = list(self._arriving(sources, owned, trajectories, version))
+
     def update(
-        self, iteration: int, sources: Streams, owned: list[range], trajectories: Channel
+        self,
+        iteration: int,
+        sources: Streams,
+        owned: list[range],
+        trajectories: Channel | None = None,
     ) -> dict[str, float]:
         """Learn from an iteration's trajectories; return means over optimizer steps.
 
@@ -129,16 +142,14 @@ class TrainingWorker(Worker):
             iteration: its number, which keys the order of rows.
             sources: environment ids of every stage that sends trajectories.
             owned: which environments each training worker learns from.
-            trajectories: where they come from, one piece per stage.
+            trajectories: where they come from, one piece per stage; None: they were gathered.
         """
         version = self._backend.export().header.version
         self.notes["version"] = version
-        mine = owned[self.place.rank]
-        keys = [key for key, ids in sources.items() if ids[overlap(ids, mine)]]
-        # In the order of environments, so that no number depends on who simulated or acted.
-        pieces: Iterator[Batch] = (
-            trajectories.get(key=(self.place.rank, *key), version=version) for key in keys
-        )
+        pieces: Iterator[Batch] = iter(self._gathered)
+        self._gathered = []
+        if trajectories is not None:
+            pieces = self._arriving(sources, owned, trajectories, version)
         whole = range(owned[-1].stop)
         if not self._streaming:
             pieces = iter([Batch.cat(list(pieces), dim=1)])
@@ -166,6 +177,17 @@ class TrainingWorker(Worker):
             "executed_steps": float(self._backend.reduce(trajectory["valid"].sum())),
             "time/update_s": learning.seconds,
         }
+
+    def _arriving(
+        self, sources: Streams, owned: list[range], trajectories: Channel, version: int
+    ) -> Iterator[Batch]:
+        """Yield the pieces that this worker learns from, as they come.
+
+        In the order of environments, so that no number depends on who simulated or acted.
+        """
+        mine = owned[self.place.rank]
+        for key in [key for key, ids in sources.items() if ids[overlap(ids, mine)]]:
+            yield trajectories.get(key=(self.place.rank, *key), version=version)
 
     def _prepare(self, trajectory: Batch) -> Batch:
         """Return a trajectory [T, N, ...] with everything that the loss reads."""
