@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from rlinf_core.api import Readiness
 
 _WHAT = "Ray cluster"
-_GIVES = "runs on several machines; for one machine a run starts its own"
+_GIVES = "runs on several machines"
 _START = "ray start --head --port=6379, then on other machines ray start --address=HEAD:6379"
 
 
@@ -31,7 +31,8 @@ def _cluster() -> Readiness:
     named = os.environ.get("RAY_ADDRESS", "")
     address = named or last_started() or ""
     if not address:
-        return Readiness(_WHAT, False, "none runs here, and RAY_ADDRESS is not set", _GIVES, _START)
+        found = "none runs here; a run on this machine alone starts its own"
+        return Readiness(_WHAT, False, found, _GIVES, _START)
     if named not in ("", "auto") and not answers(address):
         remedy = f"unset RAY_ADDRESS, or {_START}"
         return Readiness(_WHAT, False, f"nothing answers at RAY_ADDRESS={address}", _GIVES, remedy)
