@@ -49,7 +49,10 @@ CHOICES = {
 GROUPS: Mapping[str, str] = {
     "Declaring a plugin": "hookspecs specs capability config.schema",
     "Simulators": "protocols.simulator simulation",
-    "Models": "protocols.policy",
+    "Models": (
+        "protocols.policy models.statistics models.normalize models.actions models.images "
+        "models.heads models.tensor_files"
+    ),
     "Algorithms": "protocols.algorithm",
     "Training backends, engines and weights": (
         "protocols.training_backend protocols.rollout_engine protocols.engine_adapter "

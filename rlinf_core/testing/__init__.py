@@ -14,16 +14,19 @@ Workers of ``RuntimeContract`` are imported by name wherever the runtime runs th
 must be installed there too.
 """
 
+from rlinf_core.testing.golden import Golden, golden_weight
 from rlinf_core.testing.policy_contract import PolicyContract
 from rlinf_core.testing.runtime_contract import RuntimeContract
 from rlinf_core.testing.simulator_contract import SimulatorContract
 from rlinf_core.testing.toy import ToyConfig, ToyPolicy, ToySimulator
 
 __all__ = [
+    "Golden",
     "PolicyContract",
     "RuntimeContract",
     "SimulatorContract",
     "ToyConfig",
     "ToyPolicy",
     "ToySimulator",
+    "golden_weight",
 ]
