@@ -110,7 +110,7 @@ def test_next_value_follows_the_episode_and_not_the_reset():
 def test_a_trajectory_leaves_instructions_out_but_never_drops_from_a_replay():
     builder = TrajectoryBuilder()
     flags = torch.zeros(1, 1, dtype=torch.bool)
-    outcome = {name: flags for name in ("terminated", "truncated", "success", "valid")}
+    outcome = dict.fromkeys(("terminated", "truncated", "success", "valid"), flags)
     obs = Batch({"state": torch.ones(1, 2), "task": ["push"]})
     for replay in (Batch({"tokens": torch.ones(1, 3)}), obs):
         builder.act(obs=obs, replay=replay)
