@@ -144,9 +144,9 @@ def tokenize(
     for row, parts in enumerate(prompts):
         ids = [tokenizer.bos, *(token for part in parts for token in tokenizer.encode(part))]
         if len(ids) > length:
-            warnings.warn(
-                f"a prompt of {len(ids)} tokens is cut to {length}; raise model.max_tokens, or "
-                f"shorten it: {''.join(parts)!r}",
+            warnings.warn(  # no number in it, so that it is shown once and not at every step
+                f"a prompt is longer than model.max_tokens = {length}, and its end is cut off; "
+                "raise it, or shorten the instruction",
                 stacklevel=2,
             )
         ids = ids[:length]
