@@ -9,8 +9,8 @@ from pydantic import Field
 from rlinf_core.api import Config
 
 
-class OpenVLAConfig(Config):
-    """A published OpenVLA checkpoint, and how it acts and is trained."""
+class VLAConfig(Config):
+    """A published checkpoint, and how it acts and is trained: what models on OpenVLA share."""
 
     checkpoint: str = Field(min_length=1)
     """Folder with ``config.json``, ``preprocessor_config.json``, ``tokenizer.json`` and weights."""
@@ -29,8 +29,8 @@ class OpenVLAConfig(Config):
     """Added to the range from q01 to q99: 0 as OpenVLA has it, 1e-8 as RLinf trains it."""
 
     trained_chunk: int | None = Field(default=None, ge=1, le=10_000)
-    """Actions in a chunk that the checkpoint was trained for. Where neither this nor
-    ``num_action_chunks`` of its config.json says, it is 1."""
+    """Actions in a chunk that the checkpoint was trained for, where ``num_action_chunks`` of its
+    config.json does not say."""
 
     cameras: tuple[str, ...] = ()
     """Cameras that the model sees, in its order; empty means the only one there is."""
@@ -62,10 +62,14 @@ class OpenVLAConfig(Config):
     value_head: bool = True
     """Whether there is a critic, which PPO needs and GRPO does not. It starts at random."""
 
+    gradient_checkpointing: bool = False
+    """Compute the language model's activations again in the backward pass, and keep none."""
+
+
+class OpenVLAConfig(VLAConfig):
+    """OpenVLA, which writes one token after the other; its chunks have one action by default."""
+
     rescore: bool = True
     """Score what was sampled once more in one pass, as training does, so that the first update's
     ratio is exactly 1. Without, log-probs are those of decoding token by token: off by less than
     1e-5, for half the work of acting."""
-
-    gradient_checkpointing: bool = False
-    """Compute the language model's activations again in the backward pass, and keep none."""

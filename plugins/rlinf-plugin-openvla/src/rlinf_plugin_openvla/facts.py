@@ -7,7 +7,7 @@ from typing import Any
 
 from rlinf_core.api import Capability, Facts, Level, Unknown
 from rlinf_plugin_openvla.architecture import linear
-from rlinf_plugin_openvla.config import OpenVLAConfig
+from rlinf_plugin_openvla.config import OpenVLAConfig, VLAConfig
 from rlinf_plugin_openvla.published import Published, choose_cameras
 
 BYTES = {"bfloat16": 2, "float32": 4}
@@ -34,7 +34,7 @@ def facts(config: OpenVLAConfig, upstream: Mapping[str, Any]) -> Facts:
 
 
 def describe(
-    config: OpenVLAConfig,
+    config: VLAConfig,
     upstream: Mapping[str, Any],
     published: Published,
     default_chunk: int | None,

@@ -6,6 +6,8 @@ and counts for nothing: no query sees it, and positions skip it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -36,14 +38,19 @@ class OpenVLANetwork(nn.Module):
 
     Args:
         architecture: sizes.
+        vision: makes the vision towers of them.
     """
 
     value_head: ValueHead | None
 
-    def __init__(self, architecture: Architecture) -> None:
+    def __init__(
+        self,
+        architecture: Architecture,
+        vision: Callable[[Architecture], nn.Module] = VisionBackbone,
+    ) -> None:
         super().__init__()
         self.architecture = architecture
-        self.vision_backbone = self.make_vision()
+        self.vision_backbone = vision(architecture)
         self.projector = Projector(architecture.features, architecture.hidden)
         self.language_model = make_llama(architecture.text)
         self.value_head = None
@@ -53,10 +60,6 @@ class OpenVLANetwork(nn.Module):
         """Add a critic of this many outputs, with initial weights."""
         head = ValueHead(self.architecture.hidden, outputs)
         self.value_head = head.to(self.device, self.dtype)
-
-    def make_vision(self) -> nn.Module:
-        """Return the vision towers."""
-        return VisionBackbone(self.architecture)
 
     @property
     def dtype(self) -> torch.dtype:

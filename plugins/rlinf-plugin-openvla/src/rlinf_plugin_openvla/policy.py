@@ -25,9 +25,10 @@ from rlinf_core.api import (
     RLInputError,
     Spaces,
     rl,
+    stored_tensors,
 )
 from rlinf_plugin_openvla import weights
-from rlinf_plugin_openvla.config import OpenVLAConfig
+from rlinf_plugin_openvla.config import VLAConfig
 from rlinf_plugin_openvla.llama import KeyValues
 from rlinf_plugin_openvla.network import OpenVLANetwork, with_patches
 from rlinf_plugin_openvla.processing import GRIPPERS, Prompts, Views
@@ -55,7 +56,7 @@ class OpenVLAPolicy(OpenVLANetwork):
     default_chunk: ClassVar[int | None] = 1
     """Actions in a chunk of a checkpoint that does not say; None where it must be said."""
 
-    def __init__(self, config: OpenVLAConfig, spaces: Spaces, chunk: int) -> None:
+    def __init__(self, config: VLAConfig, spaces: Spaces, chunk: int) -> None:
         published = Published(config.checkpoint)
         published.require_chunk(config.trained_chunk, self.default_chunk, chunk)
         if len(spaces.action.shape) != 1:
@@ -67,7 +68,7 @@ class OpenVLAPolicy(OpenVLANetwork):
         cameras = choose_cameras(config.cameras, spaces)
         loads = config.weights == "checkpoint"
         with weights.making(config.dtype, empty=loads):
-            self.assemble(published, config)
+            self.assemble(published, config, spaces)
         if loads:
             weights.give_memory(self)
         if config.value_head:
@@ -85,13 +86,18 @@ class OpenVLAPolicy(OpenVLANetwork):
         self.prompts = Prompts(published, config)
         self.views = Views(published, cameras, config.resize)
 
-    def assemble(self, published: Published, config: OpenVLAConfig) -> None:
+    @property
+    def rescores(self) -> bool:
+        """Whether what was sampled is scored once more, because decoding has other shapes."""
+        return bool(self.config.rescore)
+
+    def assemble(self, published: Published, config: VLAConfig, spaces: Spaces) -> None:
         """Make the modules."""
         OpenVLANetwork.__init__(self, published.architecture)
 
     def load_published(self, published: Published) -> None:
         """Read the checkpoint's weights."""
-        weights.load(self, published.folder)
+        weights.load(self, stored_tensors(published.folder), published.folder)
 
     # --- the contract ----------------------------------------------------------------------------
 
@@ -121,7 +127,7 @@ class OpenVLAPolicy(OpenVLANetwork):
             noise = draws.gumbel(math.prod(self.shape), self.bins.bins).to(self.device)
         tokens, logits, summary = self.decode(seen, noise)
         replay = seen.with_entries(tokens=tokens.unflatten(1, self.shape))
-        if mode is Mode.SAMPLE and self.config.rescore:
+        if mode is Mode.SAMPLE and self.rescores:
             logits, summary = self.score(replay)
         logp, _ = self.bins.score(logits, tokens, self.config.temperature)  # [N, C * A]
         return Act(self.actions(tokens), self._level(logp), self._value(summary), replay)

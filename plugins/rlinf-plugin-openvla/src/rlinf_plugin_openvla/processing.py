@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from rlinf_core.api import RESIZES, Batch, CheckpointError, RLInputError, stack_normalized
-from rlinf_plugin_openvla.config import OpenVLAConfig
+from rlinf_plugin_openvla.config import VLAConfig
 from rlinf_plugin_openvla.published import Published
 
 
@@ -30,7 +30,7 @@ class Prompts:
         CheckpointError: there is no readable ``tokenizer.json``.
     """
 
-    def __init__(self, published: Published, config: OpenVLAConfig) -> None:
+    def __init__(self, published: Published, config: VLAConfig) -> None:
         path = published.folder / "tokenizer.json"
         try:
             tokenizer = Tokenizer.from_file(str(path))

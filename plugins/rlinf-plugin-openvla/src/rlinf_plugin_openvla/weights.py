@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from rlinf_core.api import fill, stored_tensors, weight_files, write_checkpoint
+from rlinf_core.api import Stored, fill, weight_files, write_checkpoint
 from rlinf_plugin_openvla.llama import reset_rotary
 from rlinf_plugin_openvla.network import OpenVLANetwork
 
@@ -34,22 +33,26 @@ def give_memory(network: OpenVLANetwork) -> None:
     reset_rotary(network.language_model)
 
 
-def load(network: OpenVLANetwork, folder: Path) -> None:
-    """Read a published folder into a network.
+def load(network: OpenVLANetwork, stored: Mapping[str, Stored], folder: Path) -> None:
+    """Read published tensors into a network.
 
-    A critic is read where there is one, and keeps its initial weights where the file has none.
+    A critic is read where there is one, and keeps its initial weights where ``stored`` has none.
+
+    Args:
+        network: exactly these tensors.
+        stored: by name.
+        folder: where they are from, for the message.
 
     Raises:
         CheckpointError: lists every missing, extra and misshaped tensor.
     """
-    stored = stored_tensors(folder)
     if network.value_head is None:
         stored = {name: tensor for name, tensor in stored.items() if not name.startswith(CRITIC)}
     there = any(name.startswith(CRITIC) for name in stored)
     fill(network, stored, str(folder), lambda name: name.startswith(CRITIC) and not there)
 
 
-def save(network: OpenVLANetwork, folder: Path, like: Path, **more: Any) -> None:
+def save(network: OpenVLANetwork, folder: Path, like: Path) -> None:
     """Write a network into a new folder in the layout of a published one.
 
     A critic is written where ``like`` has one.
@@ -64,4 +67,4 @@ def save(network: OpenVLANetwork, folder: Path, like: Path, **more: Any) -> None
         for name, tensor in network.state_dict().items()
         if name in there or not name.startswith(CRITIC)
     }
-    write_checkpoint(folder, tensors, like, **more)
+    write_checkpoint(folder, tensors, like)
