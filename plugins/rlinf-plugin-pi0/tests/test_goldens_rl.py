@@ -149,7 +149,7 @@ def test_the_chain_without_noise_is_the_references(name, make, see):
 def test_the_value_of_the_vlm_is_the_references(token, make, see):
     names = ("base_0_rgb", "left_wrist_0_rgb")
     found, policy = make("pi05-vlm-value", value="vlm", value_token=token, cameras=names)
-    policy.cameras = (*names, "")
+    policy.interface.cameras = (*names, "")
     see(found, policy)
     prefix = policy.see(Batch({n: found[n] for n in ("tokens", "token_mask")}))
     found.check(f"value_{token}_token", policy._prefix_value(prefix))
@@ -214,12 +214,15 @@ def test_a_policy_normalises_as_the_reference_does(kind, golden, configured, spa
         cameras=("base", "wrist"),
     )
     policy = Pi0Policy(config, spaces(state=8, action=7), chunk=5)
-    assert isinstance(policy.state_scale, {"z": ZScore, "q": Bounds}[kind])
-    state = policy.state_scale.normalize(found["state"])
+    assert isinstance(policy.interface.state_scale, {"z": ZScore, "q": Bounds}[kind])
+    states, actions = policy.interface.state_scale, policy.interface.action_scale
+    state = states.normalize(found["state"])
     found.check(f"state_{kind}", state)
     found.check(f"state_{kind}_padded", pad_last(state, 32))
-    found.check(f"actions_{kind}", policy.action_scale.normalize(found["actions"]))
-    found.check(f"unnorm_{kind}", policy.action_scale.unnormalize(found[f"model_out_{kind}"]))
+    found.check(f"actions_{kind}", policy.interface.action_scale.normalize(found["actions"]))
+    found.check(
+        f"unnorm_{kind}", policy.interface.action_scale.unnormalize(found[f"model_out_{kind}"])
+    )
 
 
 def test_relative_actions_are_added_to_the_state(golden, configured, spaces):
@@ -228,5 +231,5 @@ def test_relative_actions_are_added_to_the_state(golden, configured, spaces):
     config = configured(golden("pi0-forward"), delta_actions=relative, cameras=("base", "wrist"))
     policy = Pi0Policy(config, spaces(state=8, action=7, low=-99.0, high=99.0), chunk=5)
     padded = pad_last(found["delta_actions"], 32).unsqueeze(0)
-    again = policy._to_simulator(padded, found["state"].unsqueeze(0))
+    again = policy.interface.actions(padded, found["state"].unsqueeze(0))
     torch.testing.assert_close(again[0], found["absolute_again"].float(), rtol=1e-6, atol=1e-6)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from rlinf_plugin_pi0 import flow
@@ -71,7 +73,7 @@ def test_transformers_own_pi0_denoises_to_the_same_actions(golden, configured, t
     tokens, mask = found["tokens"], found["token_mask"]
     prefix = own.prefix(images, there, tokens, mask)
     x, times = found["noise"], flow.timesteps(10)
-    for now, then in zip(times[:-1], times[1:], strict=True):
+    for now, then in itertools.pairwise(times):
         x = x + (then - now) * own.velocity(prefix, found["state"], x, now.expand(2))
 
     patches = torch.full((2, 3 * config.vision.patches), IMAGE)

@@ -120,7 +120,7 @@ def test_the_prefix_is_computed_once_whatever_the_number_of_steps(value, make, o
 
 def test_denoising_leaves_the_prefix_as_it_was(make, observe):
     policy = make()
-    inputs = policy.prepare(observe(2))
+    inputs = policy.interface.read(observe(2))
     prefix = policy.see(inputs)
     before = [(k.clone(), v.clone()) for k, v in prefix.cache]
     x = torch.zeros(2, 4, 8)
@@ -135,14 +135,14 @@ def test_denoising_leaves_the_prefix_as_it_was(make, observe):
 @pytest.mark.parametrize("name", KINDS)
 def test_a_camera_that_is_not_there_need_not_be_computed(name, make, observe):
     policy = make(name, value="expert")
-    assert policy.cameras == ("base", "wrist")
+    assert policy.interface.cameras == ("base", "wrist")
     act = policy.act(observe(3), draws(3), Mode.SAMPLE)
-    policy.cameras = ("base", "wrist", "")
+    policy.interface.cameras = ("base", "wrist", "")
     padded = policy.act(observe(3), draws(3), Mode.SAMPLE)
     torch.testing.assert_close(padded.actions, act.actions, rtol=0, atol=1e-5)
     torch.testing.assert_close(padded.value, act.value, rtol=0, atol=1e-5)
-    assert make(name, value="vlm").cameras == ("base", "wrist", "")
-    assert make(name, value="vlm", value_token="first").cameras == ("base", "wrist")
+    assert make(name, value="vlm").interface.cameras == ("base", "wrist", "")
+    assert make(name, value="vlm", value_token="first").interface.cameras == ("base", "wrist")
 
 
 # --- gradients ------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def test_training_on_demonstrations_lowers_the_loss(make, observe):
     losses = []
     for _ in range(30):
         optimizer.zero_grad()
-        prefix = policy.see(policy.prepare(obs))
+        prefix = policy.see(policy.interface.read(obs))
         loss = policy.loss(prefix, None, actions, noise, time).mean()
         loss.backward()
         optimizer.step()

@@ -114,6 +114,13 @@ def test_case_m06_a_chunk_that_is_longer_than_the_horizon(refusal):
     assert "chunk has 5 actions, but the model plans 4" in text
 
 
+def test_a_checkpoint_or_a_tokenizer_that_is_not_there(assets, refusal, tmp_path):
+    given = {"statistics": assets("libero"), "tokenizer": str(tmp_path)}
+    text = refusal(RequestError, checkpoint=str(tmp_path / "nowhere"), **given)
+    assert "there is no folder" in text
+    assert "where no tokenizer is" in refusal(RequestError, tokenizer=str(tmp_path))
+
+
 def test_a_checkpoint_of_the_same_horizon_is_taken(assets, tiny, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"chunk_size": 4, "max_action_dim": 8}))
     given = {"checkpoint": str(tmp_path), "statistics": assets("a"), "tokenizer": "x.json"}

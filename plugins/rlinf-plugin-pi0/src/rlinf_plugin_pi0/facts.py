@@ -9,6 +9,7 @@ from typing import Any
 from rlinf_core.api import Capability, CapabilityError, Facts, Level, Spaces, Unknown
 from rlinf_plugin_pi0 import published
 from rlinf_plugin_pi0.config import SLOTS, Pi0Config, Pi05Config
+from rlinf_plugin_pi0.prompt import load_tokenizer
 from rlinf_plugin_pi0.shapes import EXPERT, VLM, head_shapes, model_shapes
 
 
@@ -20,10 +21,11 @@ def facts(config: Pi0Config, upstream: Mapping[str, Any]) -> Facts:
         upstream: facts of the sections before this one: ``simulator`` and ``chunk``.
 
     Raises:
-        RequestError: statistics, horizon, cameras or widths do not fit.
+        RequestError: statistics, horizon, tokenizer, cameras or widths do not fit.
     """
     chunk = int(upstream.get("chunk", 1))
     published.check_sizes(config, chunk)
+    load_tokenizer(config.tokenizer)
     tensors = {**model_shapes(config), **head_shapes(config)}
     sizes = {name: math.prod(shape) for name, shape in tensors.items()}
     buffers = sum(n for name, n in sizes.items() if "logvar_m" in name and "mlp" not in name)
@@ -35,8 +37,7 @@ def facts(config: Pi0Config, upstream: Mapping[str, Any]) -> Facts:
     if isinstance(spaces, Unknown):
         act_bytes = Unknown(f"the simulator's spaces are not known: {spaces.reason}")
     else:
-        fitted = Fitted(config, spaces)
-        act_bytes = fitted.act_bytes(chunk)
+        act_bytes = Fitted(config, spaces).act_bytes(chunk)
     return Facts(
         parameters=total - buffers,
         bytes=sum((2 if half and in_half(k) else 4) * n for k, n in sizes.items()),
@@ -47,6 +48,7 @@ def facts(config: Pi0Config, upstream: Mapping[str, Any]) -> Facts:
             Capability.LOGPROB: _level(config.sampler != "ode"),
             Capability.ENTROPY: _level(config.sampler != "ode"),
         },
+        conventions={"image_rotation": "0"},
     )
 
 

@@ -16,28 +16,21 @@ from torch import Tensor
 from rlinf_core.api import (
     Act,
     Batch,
-    Bounds,
     Draws,
     Eval,
     LogprobLevel,
     Mode,
     RLInputError,
     Spaces,
-    Statistics,
     ValueHead,
-    ZScore,
-    pad_last,
-    resize_pillow_padded,
     rl,
 )
-from rlinf_plugin_pi0 import checkpoint, flow, prompt, published
-from rlinf_plugin_pi0.config import Pi0Config, Pi05Config
+from rlinf_plugin_pi0 import checkpoint, flow, published
+from rlinf_plugin_pi0.config import Pi0Config
 from rlinf_plugin_pi0.facts import Fitted, in_half
+from rlinf_plugin_pi0.interface import Interface
 from rlinf_plugin_pi0.model import PiModel, Prefix
 from rlinf_plugin_pi0.noise import NoiseHead
-
-EPSILON = 1e-6
-"""Added to deviations and ranges, as openpi does."""
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """Linear layers of a Gemma layer, which low-rank adapters attach to."""
@@ -62,8 +55,6 @@ class PiPolicy(PiModel):
 
     adaptive_norms: ClassVar[bool]
     logprob_level = LogprobLevel.TOKEN
-    low: Tensor
-    high: Tensor
     iterations: Tensor
 
     def __init__(self, config: Pi0Config, spaces: Spaces, chunk: int) -> None:
@@ -71,6 +62,7 @@ class PiPolicy(PiModel):
         fitted = Fitted(config, spaces)
         super().__init__(config, self.adaptive_norms)
         self.config, self.chunk, self.action_width = config, chunk, fitted.action
+        self.interface = Interface(config, fitted, spaces)
         if config.value != "none":
             width = config.vlm.width if config.value == "vlm" else config.expert.width
             hidden = config.value_hidden
@@ -85,17 +77,6 @@ class PiPolicy(PiModel):
             for name, parameter in self.named_parameters():
                 parameter.data = parameter.data.bfloat16() if in_half(name) else parameter.data
         self.vlm.requires_grad_(config.train_vlm)
-
-        # Nothing sees a camera that is not there, so it need not be computed; but the value of
-        # published checkpoints is read from padding, too, which looks at all three.
-        everything = config.value == "vlm" and config.value_token != "first"
-        self.cameras = tuple(c for c in fitted.cameras if c or everything)
-        self.tokenizer = prompt.load_tokenizer(config.tokenizer)
-        self.state_scale = _scale(fitted.state_statistics)
-        self.action_scale = _scale(fitted.action_statistics)
-        for name in ("low", "high"):
-            bound = torch.as_tensor(getattr(spaces.action, name)).float()
-            self.register_buffer(name, bound, persistent=False)  # [A]
 
     # --- the protocol ----------------------------------------------------------------------------
 
@@ -118,12 +99,14 @@ class PiPolicy(PiModel):
         Raises:
             RLInputError: mode SAMPLE without draws.
         """
-        inputs = self.prepare(obs)
-        prefix = self.see(inputs)
-        if mode is Mode.VALUE and self.config.value != "expert":
-            return Act(None, None, self._prefix_value(prefix), None)
         if mode is Mode.SAMPLE and draws is None:
             raise RLInputError("act(mode=SAMPLE) without draws; pass the rows' Draws")
+        if mode is Mode.VALUE and self.config.value == "none":
+            return Act(None, None, None, None)
+        inputs = self.interface.read(obs)
+        prefix = self.see(inputs)
+        if mode is Mode.VALUE and self.config.value == "vlm":
+            return Act(None, None, self._prefix_value(prefix), None)
         rows, device = len(obs), prefix.output.device
         noisy, first, noise = self._draw(rows, draws if mode is Mode.SAMPLE else None, device)
         level = self.noise_level().to(device).expand(rows)
@@ -147,7 +130,7 @@ class PiPolicy(PiModel):
         if mode is Mode.VALUE:
             return Act(None, None, value, None)
 
-        actions = self._to_simulator(chain[-1], obs["state"])
+        actions = self.interface.actions(chain[-1][:, : self.chunk], obs["state"])
         if mode is Mode.GREEDY:
             return Act(actions, torch.zeros_like(actions), value, None)
         logp = self._join(logps if self.config.joint_logprob else _pick(logps[1:], noisy))
@@ -203,44 +186,11 @@ class PiPolicy(PiModel):
             if name.rpartition(".layers.")[2].isdecimal() and ".layers." in name
         )
 
-    # --- what the model reads --------------------------------------------------------------------
-
-    def prepare(self, obs: Batch) -> Batch:
-        """Return an observation in the form that a replay keeps.
-
-        Returns:
-            ``images`` {camera: uint8 [N, S, S, 3]}, ``tokens`` int64 [N, L], ``token_mask`` bool
-            [N, L] and, for pi0, ``state`` [N, D], normalised and padded.
-        """
-        size = (self.config.vision.image_size,) * 2
-        seen = {c: resize_pillow_padded(obs["images"][c], size) for c in self.cameras if c}
-        state = obs["state"].double()
-        if self.state_scale is not None:
-            state = self.state_scale.normalize(state)
-        told = isinstance(self.config, Pi05Config) and self.config.state_in_prompt
-        parts = (
-            list(map(prompt.state_parts, obs["task"], state.cpu().numpy()))
-            if told
-            else list(map(prompt.plain_parts, obs["task"]))
-        )
-        tokens, mask = prompt.tokenize(self.tokenizer, parts, self.config.max_tokens)
-        entries = {
-            "images": seen,
-            "tokens": torch.from_numpy(tokens).to(state.device),
-            "token_mask": torch.from_numpy(mask).to(state.device),
-        }
-        if not self.adaptive:
-            entries["state"] = pad_last(state, self.config.action_dim).float()
-        return Batch(entries)
+    # --- one observation -------------------------------------------------------------------------
 
     def see(self, inputs: Batch) -> Prefix:
-        """Return the prefix of what :meth:`prepare` returned; once for all denoise steps."""
-        rows, device = len(inputs), inputs["tokens"].device
-        size = self.config.vision.image_size
-        absent = torch.zeros(rows, size, size, 3, dtype=torch.uint8, device=device)
-        images = torch.stack([inputs["images"][c] if c else absent for c in self.cameras], dim=1)
-        pixels = images.movedim(-1, 2).float() / 255 * 2 - 1  # [N, cameras, 3, S, S]
-        there = torch.tensor([bool(c) for c in self.cameras], device=device).expand(rows, -1)
+        """Return the prefix of what ``interface.read`` returned; once for all denoise steps."""
+        pixels, there = self.interface.pixels(inputs)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.config.train_vlm):
             return self.prefix(pixels, there, inputs["tokens"], inputs["token_mask"])
 
@@ -313,7 +263,7 @@ class PiPolicy(PiModel):
     def _prefix_value(self, prefix: Prefix) -> Tensor | None:
         if self.config.value == "none":
             return None
-        there = torch.tensor([bool(c) for c in self.cameras], device=prefix.mask.device)
+        there = self.interface.there.to(prefix.mask.device)
         patches, text = self.config.vision.patches, self.config.max_tokens
         read = torch.cat([there.repeat_interleave(patches), there.new_ones(text)])  # [P]
         tokens = prefix.output[:, read]
@@ -330,18 +280,6 @@ class PiPolicy(PiModel):
         features = features.detach() if self.config.detach_value else features
         value: Tensor = self.value_head(features).squeeze(-1)
         return value
-
-    def _to_simulator(self, x: Tensor, state: Tensor) -> Tensor:
-        """Return actions [N, C, A] in the simulator's units, within its bounds."""
-        actions = x[:, : self.chunk].double()
-        if self.action_scale is not None:
-            actions = self.action_scale.unnormalize(actions)
-        actions = actions[..., : self.action_width]
-        if self.config.delta_actions:
-            relative = torch.tensor(self.config.delta_actions, device=x.device)
-            start = torch.where(relative, state[:, : len(relative)].double(), 0.0)
-            actions = actions + pad_last(start, self.action_width).unsqueeze(1)
-        return actions.float().clamp(self.low, self.high)
 
 
 class Pi0Policy(PiPolicy):
@@ -360,12 +298,3 @@ def _pick(steps: list[Tensor], noisy: Tensor) -> list[Tensor]:
     """Return each row's step [N, C, A] of all steps, as a list of one."""
     every = torch.stack(steps, dim=1)  # [N, steps, C, A]
     return [every[torch.arange(len(noisy), device=noisy.device), noisy[:, 0]]]
-
-
-def _scale(statistics: Statistics | None) -> Bounds | ZScore | None:
-    """Return the normalisation that the statistics are of."""
-    if statistics is None:
-        return None
-    if "q01" in statistics.values:
-        return Bounds.of(statistics, EPSILON)
-    return ZScore(statistics.values["mean"], statistics.values["std"], EPSILON)

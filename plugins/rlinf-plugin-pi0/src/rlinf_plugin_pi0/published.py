@@ -29,8 +29,8 @@ def check_sizes(config: Pi0Config, chunk: int) -> None:
     """Refuse a chunk or a checkpoint of another length than was configured.
 
     Raises:
-        RequestError: the run's chunk is longer than the horizon, or the checkpoint's own
-            ``config.json`` states another horizon or width.
+        RequestError: the run's chunk is longer than the horizon, the checkpoint is not there, or
+            its own ``config.json`` states another horizon or width.
     """
     if chunk > config.horizon:
         raise RequestError(
@@ -39,7 +39,12 @@ def check_sizes(config: Pi0Config, chunk: int) -> None:
         )
     if config.checkpoint is None:
         return
-    path = Path(config.checkpoint).expanduser() / "config.json"
+    folder = Path(config.checkpoint).expanduser()
+    if not folder.is_dir():
+        raise RequestError(
+            f"there is no folder {folder}; set model.checkpoint to the folder of model.safetensors"
+        )
+    path = folder / "config.json"
     if not path.is_file():
         return
     stated = _read(path)
