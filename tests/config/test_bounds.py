@@ -17,6 +17,7 @@ HERE = (
     "rlinf-plugin-maniskill",
     "rlinf-plugin-metaworld",
     "rlinf-plugin-mlp",
+    "rlinf-plugin-pi0",
     "rlinf-plugin-ppo",
     "rlinf-plugin-tensorboard",
     "rlinf-plugin-torch",

@@ -84,6 +84,11 @@ def test_listing_and_facts_import_no_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_part_of_the_experts_sizes_leaves_the_others_as_published():
+    expert = Pi0Config(vlm={"depth": 2}, expert={"depth": 2}).expert
+    assert (expert.width, expert.mlp, expert.depth) == (1024, 4096, 2)
+
+
 @pytest.mark.parametrize("kind", [Pi0Config, Pi05Config])
 def test_every_option_has_help(kind):
     assert [n for n, f in kind.model_fields.items() if not f.description] == []

@@ -75,6 +75,15 @@ class GemmaSizes(Config):
         return self
 
 
+class ExpertSizes(GemmaSizes):
+    """Sizes of the action expert."""
+
+    width: Width = 1024
+    """Width of a token's features; even, because the flow's time is told in sines and cosines."""
+    mlp: Width = 4096
+    """Width inside the feed-forward part."""
+
+
 class Annealing(Config):
     """A noise level that falls, or rises, in a straight line and then stays."""
 
@@ -124,7 +133,7 @@ class Pi0Config(Config):
     """Sizes of the SigLIP tower."""
     vlm: GemmaSizes = GemmaSizes()
     """Sizes of the language model."""
-    expert: GemmaSizes = GemmaSizes(width=1024, mlp=4096)
+    expert: ExpertSizes = ExpertSizes()
     """Sizes of the action expert; depth, heads and head width must be the language model's."""
     action_dim: int = Field(default=32, ge=1, le=10_000)
     """Width to which state and action are padded."""
