@@ -173,6 +173,27 @@ def test_with_train_vlm_gradients_reach_the_pixels_layer(make, observe):
     assert any("embed_tokens" in n for n in reached)
 
 
+def test_what_is_unfrozen_in_the_vlm_is_trained_as_adapters_are(make, observe):
+    policy = make()
+    weight = policy.vlm["language_model"].layers[0].self_attn.q_proj.weight.requires_grad_()
+    replay = policy.act(observe(3), draws(3), Mode.SAMPLE).replay
+    moved(policy, replay, "logp")
+    assert weight.grad.any()
+
+
+def test_gradient_checkpointing_changes_no_number(make, observe):
+    plain, spared = (make(train_vlm=True, gradient_checkpointing=on) for on in (False, True))
+    replay = plain.act(observe(3), draws(3), Mode.SAMPLE).replay
+    calls = []
+    spared.expert.layers[0].register_forward_pre_hook(lambda *_: calls.append(1))
+    assert moved(plain, replay, "logp") == moved(spared, replay, "logp")
+    assert len(calls) == 2  # once forward, once for the gradient
+    own = dict(spared.named_parameters())
+    for name, parameter in plain.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(own[name].grad, parameter.grad, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("value", ["expert", "vlm"])
 def test_a_detached_value_trains_its_head_alone(value, make, observe):
     policy = make(value=value, detach_value=True, train_vlm=True)

@@ -95,6 +95,16 @@ def test_case_m07_the_first_ratio_of_a_run_is_1(name, run_file, tmp_path):
     assert second["train/grad_norm"] > 0
 
 
+@pytest.mark.slow
+def test_a_run_in_processes_gives_the_same_numbers(run_file, tmp_path):
+    for runtime in ("inline", "processes"):
+        overrides = [f"cluster.runtime={runtime}", "evaluation.episodes=1"]
+        train(load_run(run_file("pi0"), overrides), tmp_path / runtime, resume=False)
+    one, other = (metrics(tmp_path / runtime) for runtime in ("inline", "processes"))
+    for name in ("train/loss", "train/grad_norm", "train/ratio", "episode/return"):
+        assert [m.get(name) for m in one] == [m.get(name) for m in other], name
+
+
 def test_case_m01_a_run_without_a_key_is_refused_when_it_is_read(run_file, tmp_path):
     for key in ("libero", "droid"):
         (tmp_path / "assets" / key).mkdir(parents=True)

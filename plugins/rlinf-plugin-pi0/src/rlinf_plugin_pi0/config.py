@@ -105,6 +105,8 @@ class Pi0Config(Config):
     embedding and everything beside them stay in float32, as in openpi."""
     train_vlm: bool = False
     """Whether the vision-language model is trained, too, and not the expert and the heads alone."""
+    gradient_checkpointing: bool = False
+    """Compute both Gemmas' activations again in the backward pass, and keep none."""
 
     tokenizer: Path = "bytes"
     """PaliGemma's ``tokenizer.json`` or ``tokenizer.model``, or a folder with one; ``bytes`` is one

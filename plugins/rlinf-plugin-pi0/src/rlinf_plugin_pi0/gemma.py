@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 from transformers import GemmaConfig
 from transformers.models.gemma.modeling_gemma import GemmaMLP, apply_rotary_pos_emb
 
@@ -128,6 +129,9 @@ class Layer(nn.Module):
 class Gemma(nn.Module):
     """Layers and a last norm over embeddings that are given.
 
+    Attributes:
+        checkpointing: whether each layer's activations are computed again for the gradient.
+
     Args:
         sizes: depth, widths and heads.
         vocabulary: number of tokens to embed; 0 for none, as in the expert.
@@ -137,6 +141,7 @@ class Gemma(nn.Module):
     def __init__(self, sizes: GemmaSizes, vocabulary: int = 0, condition: int = 0) -> None:
         super().__init__()
         self.sizes = sizes
+        self.checkpointing = False
         if vocabulary:
             self.embed_tokens = nn.Embedding(vocabulary, sizes.width)
         self.layers = nn.ModuleList(Layer(sizes, condition) for _ in range(sizes.depth))
@@ -167,7 +172,11 @@ class Gemma(nn.Module):
         mask = torch.where(visible.unsqueeze(1), 0.0, HIDDEN)  # [B, 1, T, P + T]
         cache = []
         for depth, layer in enumerate(self.layers):
-            x, own = layer(x, rotation, mask, None if past is None else past[depth], condition)
+            given = x, rotation, mask, None if past is None else past[depth], condition
+            if self.checkpointing and torch.is_grad_enabled():
+                x, own = checkpoint(layer, *given, use_reentrant=False)
+            else:
+                x, own = layer(*given)
             cache.append(own)
         return self.norm(x, condition)[0].float(), cache
 

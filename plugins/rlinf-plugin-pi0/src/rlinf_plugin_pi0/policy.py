@@ -77,6 +77,8 @@ class PiPolicy(PiModel):
             for name, parameter in self.named_parameters():
                 parameter.data = parameter.data.bfloat16() if in_half(name) else parameter.data
         self.vlm.requires_grad_(config.train_vlm)
+        for part in (self.vlm["language_model"], self.expert):
+            part.checkpointing = config.gradient_checkpointing
 
     # --- the protocol ----------------------------------------------------------------------------
 
@@ -191,8 +193,7 @@ class PiPolicy(PiModel):
     def see(self, inputs: Batch) -> Prefix:
         """Return the prefix of what ``interface.read`` returned; once for all denoise steps."""
         pixels, there = self.interface.pixels(inputs)
-        with torch.set_grad_enabled(torch.is_grad_enabled() and self.config.train_vlm):
-            return self.prefix(pixels, there, inputs["tokens"], inputs["token_mask"])
+        return self.prefix(pixels, there, inputs["tokens"], inputs["token_mask"])
 
     def noise_level(self) -> Tensor:
         """Return eta of this iteration, float32 []."""
