@@ -43,6 +43,7 @@ CHOICES = {
     ("maniskill", "task"): "rlinf_plugin_maniskill.config:TASKS",
     ("metaworld", "task"): "rlinf_plugin_metaworld.config:TASKS",
     ("metaworld", "camera"): "rlinf_plugin_metaworld.config:CAMERAS",
+    ("metaworld", "images"): "rlinf_plugin_metaworld.config:CAMERAS",
 }
 """Options whose values are checked by code rather than by a type, and where those values stand."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from rlinf_core.api import Config
+
+TokenId = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
 class VLAConfig(Config):
@@ -46,7 +48,7 @@ class VLAConfig(Config):
     prompt: str = "In: What action should the robot take to {task}?\nOut:"
     """Text around the instruction, which is written in lower case in place of ``{task}``."""
 
-    prompt_suffix_ids: tuple[int, ...] = (29871,)
+    prompt_suffix_ids: tuple[TokenId, ...] = (29871,)
     """Token ids that stand behind the text: what Llama's tokenizer makes of an empty string."""
 
     prompt_length: int = Field(default=64, ge=2, le=4096)
