@@ -17,6 +17,8 @@ HERE = (
     "rlinf-plugin-maniskill",
     "rlinf-plugin-metaworld",
     "rlinf-plugin-mlp",
+    "rlinf-plugin-openvla",
+    "rlinf-plugin-openvla-oft",
     "rlinf-plugin-pi0",
     "rlinf-plugin-ppo",
     "rlinf-plugin-tensorboard",
