@@ -43,13 +43,17 @@ CHOICES = {
     ("maniskill", "task"): "rlinf_plugin_maniskill.config:TASKS",
     ("metaworld", "task"): "rlinf_plugin_metaworld.config:TASKS",
     ("metaworld", "camera"): "rlinf_plugin_metaworld.config:CAMERAS",
+    ("metaworld", "images"): "rlinf_plugin_metaworld.config:CAMERAS",
 }
 """Options whose values are checked by code rather than by a type, and where those values stand."""
 
 GROUPS: Mapping[str, str] = {
     "Declaring a plugin": "hookspecs specs capability config.schema",
     "Simulators": "protocols.simulator simulation",
-    "Models": "protocols.policy",
+    "Models": (
+        "protocols.policy models.statistics models.normalize models.actions models.images "
+        "models.heads models.tensor_files"
+    ),
     "Algorithms": "protocols.algorithm",
     "Training backends, engines and weights": (
         "protocols.training_backend protocols.rollout_engine protocols.engine_adapter "

@@ -44,6 +44,28 @@ if TYPE_CHECKING:
         did_you_mean,
     )
     from rlinf_core.hookspecs import hookimpl
+    from rlinf_core.models.actions import ActionBins
+    from rlinf_core.models.heads import ValueHead
+    from rlinf_core.models.images import (
+        RESIZES,
+        resize_pillow,
+        resize_pillow_padded,
+        resize_torch,
+        resize_torch_padded,
+        stack_normalized,
+    )
+    from rlinf_core.models.normalize import Bounds, ZScore, pad_last
+    from rlinf_core.models.statistics import Statistics, choose_statistics
+    from rlinf_core.models.tensor_files import (
+        Stored,
+        fill,
+        in_memory,
+        new_folder,
+        stored_tensors,
+        weight_files,
+        write_checkpoint,
+        write_shards,
+    )
     from rlinf_core.placement import Device, GroupPlace, ProcessPlace
     from rlinf_core.protocols.accelerator import Accelerator
     from rlinf_core.protocols.algorithm import Algorithm, Counts, Needs
@@ -122,6 +144,18 @@ _HOME: dict[str, str] = {
             "did_you_mean"
         ),
         "hookspecs": "hookimpl",
+        "models.actions": "ActionBins",
+        "models.heads": "ValueHead",
+        "models.images": (
+            "RESIZES resize_pillow resize_pillow_padded resize_torch resize_torch_padded "
+            "stack_normalized"
+        ),
+        "models.normalize": "Bounds ZScore pad_last",
+        "models.statistics": "Statistics choose_statistics",
+        "models.tensor_files": (
+            "Stored fill in_memory new_folder stored_tensors weight_files write_checkpoint "
+            "write_shards"
+        ),
         "placement": "Device GroupPlace ProcessPlace",
         "protocols.accelerator": "Accelerator",
         "protocols.algorithm": "Algorithm Counts Needs",
@@ -159,13 +193,16 @@ _MODULES = {"rl": "rlinf_core.rl", "toolkit": "rlinf_core.runtime.toolkit"}
 
 __all__ = [
     "PLUGIN_API_VERSION",
+    "RESIZES",
     "Accelerator",
     "Act",
+    "ActionBins",
     "Algorithm",
     "AmbiguousComponentError",
     "Autoreset",
     "Batch",
     "BatchError",
+    "Bounds",
     "Capability",
     "CapabilityError",
     "Channel",
@@ -229,10 +266,13 @@ __all__ = [
     "StaleDataError",
     "StateId",
     "StateRange",
+    "Statistics",
     "Step",
+    "Stored",
     "TrainingBackend",
     "Unknown",
     "UnknownComponentError",
+    "ValueHead",
     "WeightStream",
     "WeightSyncError",
     "WeightTransport",
@@ -241,17 +281,32 @@ __all__ = [
     "WorkerFailed",
     "WorkerGroup",
     "WorkerSpec",
+    "ZScore",
     "check_fit",
     "checksum",
+    "choose_statistics",
     "did_you_mean",
+    "fill",
     "from_vector_env",
     "hookimpl",
+    "in_memory",
     "load_into",
+    "new_folder",
+    "pad_last",
+    "resize_pillow",
+    "resize_pillow_padded",
+    "resize_torch",
+    "resize_torch_padded",
     "rl",
+    "stack_normalized",
     "state_seed",
+    "stored_tensors",
     "stream_from_files",
     "toolkit",
     "visible",
+    "weight_files",
+    "write_checkpoint",
+    "write_shards",
 ]
 
 

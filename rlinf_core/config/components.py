@@ -76,7 +76,7 @@ class Chooser:
             return
         try:
             self.facts[key] = self._facts_of(chosen)
-        except PluginError as error:
+        except RequestError as error:
             self._complete = False
             self._findings.add_error(path, error)
 
@@ -170,8 +170,13 @@ class Chooser:
             return Facts()
         who = f"the facts of {describe(chosen.component)}"
         function = import_target(target, who)
-        with plugin_code(f"{who}: {target} failed"):
-            facts = function(chosen.config, {**self.facts, "chunk": self._chunk})
+        try:
+            with plugin_code(f"{who}: {target} failed"):
+                facts = function(chosen.config, {**self.facts, "chunk": self._chunk})
+        except PluginError as error:
+            if isinstance(error.__cause__, RequestError):  # meant for a person: no traceback
+                raise error.__cause__ from None
+            raise
         if not isinstance(facts, Facts):
             raise PluginError(f"{who}: {target} returned {facts!r}, wanted rlinf_core.api.Facts")
         return facts

@@ -93,6 +93,15 @@ class Batch(Mapping[str, Any]):
         """Return a batch with these entries added or replaced."""
         return Batch({**self._entries, **entries}, self._rows)
 
+    def without_strings(self) -> Batch:
+        """Return the batch without its lists of strings, which cannot be stacked over time."""
+        kept = {
+            key: value.without_strings() if isinstance(value, Batch) else value
+            for key, value in self._entries.items()
+            if not isinstance(value, list)
+        }
+        return Batch(kept, self._rows)
+
     def select(self, *keys: str) -> Batch:
         """Return a batch of only these entries."""
         return Batch({key: self[key] for key in keys}, self._rows)

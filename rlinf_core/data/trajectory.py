@@ -2,7 +2,7 @@
 
 Entries, each [T, N, ...]:
 
-    obs          what the policy saw                       reward      [T, N, C]
+    obs          what the policy saw, without strings      reward      [T, N, C]
     replay       what ``Policy.evaluate`` needs            terminated  [T, N, C]
     logp         as the policy's log-prob level says       truncated   [T, N, C]
     value        [T, N], if there is a critic              success     [T, N, C]
@@ -44,10 +44,17 @@ class TrajectoryBuilder:
         return len(self._outcomes)
 
     def act(self, **entries: Any) -> None:
-        """Take ``obs``, ``replay``, ``logp``, ``value``, ``env``, ``step`` and ``version``."""
+        """Take ``obs``, ``replay``, ``logp``, ``value``, ``env``, ``step`` and ``version``.
+
+        Strings of ``obs``, the instructions, are left out: a policy that needs them again has
+        their tokens in its replay.
+        """
         if len(self._acted) != len(self._outcomes):
             raise BatchError("act() twice without an outcome() between")
-        self._acted.append({key: value for key, value in entries.items() if value is not None})
+        given = {key: value for key, value in entries.items() if value is not None}
+        if isinstance(given.get("obs"), Batch):
+            given["obs"] = given["obs"].without_strings()
+        self._acted.append(given)
 
     def outcome(self, final_values: Tensor | None = None, **entries: Tensor) -> None:
         """Take ``reward``, ``terminated``, ``truncated``, ``success``, ``valid``, [N, C] each.

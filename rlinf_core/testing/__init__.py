@@ -14,6 +14,7 @@ Workers of ``RuntimeContract`` and ``WeightTransportContract`` are imported by n
 runtime runs them, so this package must be installed there too.
 """
 
+from rlinf_core.testing.golden import Golden, golden_weight
 from rlinf_core.testing.policy_contract import PolicyContract
 from rlinf_core.testing.runtime_contract import RuntimeContract
 from rlinf_core.testing.simulator_contract import SimulatorContract
@@ -21,6 +22,7 @@ from rlinf_core.testing.toy import ToyConfig, ToyPolicy, ToySimulator
 from rlinf_core.testing.weight_contract import WeightTransportContract
 
 __all__ = [
+    "Golden",
     "PolicyContract",
     "RuntimeContract",
     "SimulatorContract",
@@ -28,4 +30,5 @@ __all__ = [
     "ToyPolicy",
     "ToySimulator",
     "WeightTransportContract",
+    "golden_weight",
 ]

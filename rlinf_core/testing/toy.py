@@ -19,6 +19,7 @@ from rlinf_core.data.batch import Batch
 from rlinf_core.data.draws import Draws
 from rlinf_core.protocols.policy import Act, Eval, LogprobLevel, Mode
 from rlinf_core.protocols.simulator import Autoreset, EnvSlots, Spaces, StateId, Step
+from rlinf_core.specs import Facts
 
 
 class ToyConfig(Config):
@@ -119,6 +120,33 @@ class ToySimulator:
 
     def _observe(self) -> Batch:
         return Batch({"state": torch.stack([self.position, self.count.float()], dim=1)})
+
+
+class ToyCameraSimulator(ToySimulator):
+    """The same world, seen: cameras ``front`` and ``wrist`` (mirrored), and an instruction each."""
+
+    def __init__(self, config: ToyConfig, slots: EnvSlots) -> None:
+        super().__init__(config, slots)
+        self.spaces = _seen_spaces(self.spaces)
+
+    def _observe(self) -> Batch:
+        front = torch.from_numpy(self.render())  # [N, 16, 16, 3]
+        tasks = [f"push the point\nto_the {'left' if p > 0 else 'right'}" for p in self.position]
+        images = {"front": front, "wrist": front.flip(2)}
+        return super()._observe().with_entries(images=images, task=tasks)
+
+
+def camera_facts(config: ToyConfig, upstream: Mapping[str, Any]) -> Facts:
+    """Return the spaces of :class:`ToyCameraSimulator`."""
+    plain = ToySimulator(config, EnvSlots(ids=(0,), seed=0)).spaces
+    return Facts(parameters=0, bytes=0, spaces=_seen_spaces(plain))
+
+
+def _seen_spaces(plain: Spaces) -> Spaces:
+    image = spaces.Box(0, 255, (16, 16, 3), np.uint8)
+    images = spaces.Dict({"front": image, "wrist": image})
+    shown = {**plain.observation.spaces, "images": images, "task": spaces.Text(64)}
+    return Spaces(spaces.Dict(shown), plain.action)
 
 
 class ToyPolicy(nn.Module):

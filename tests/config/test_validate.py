@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from rlinf_core.errors import CapabilityError, ConfigError, PluginError, UnknownComponentError
+from rlinf_core.errors import (
+    CapabilityError,
+    ConfigError,
+    PluginError,
+    RequestError,
+    UnknownComponentError,
+)
 
 RUN = """\
 simulator: zoo-world
@@ -241,6 +247,18 @@ def test_facts_that_fail_show_the_plugins_own_traceback(load):
     assert "ZeroDivisionError: no such size" in str(caught.value)
     assert "facts.py" in str(caught.value)
     assert "model" not in str(caught.value), "facts that lack those before them are not asked for"
+
+
+def test_what_facts_refuse_is_told_without_a_traceback(site, load):
+    code = (
+        "from rlinf_core.api import RequestError\n"
+        "def f(c, u): raise RequestError('the file is of another robot')"
+    )
+    source = ODD.format(arguments="facts='rlinf_plugin_zoo_odd.config:f'")
+    site.add("rlinf-plugin-zoo-odd", source, files={"config.py": code})
+    with pytest.raises(RequestError) as caught:
+        load("algorithm=zoo-odd")
+    assert str(caught.value) == "command line: algorithm: the file is of another robot"
 
 
 def test_capabilities_that_are_needed_and_not_declared(load, refuse):

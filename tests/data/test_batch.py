@@ -67,6 +67,15 @@ def test_stack_then_flatten_is_time_major():
     assert trajectory.flatten()["x"].tolist() == [0, 0, 1, 1, 2, 2]
 
 
+def test_without_strings_a_batch_can_be_stacked():
+    with pytest.raises(BatchError, match="'task' holds strings"):
+        Batch.stack([nested()] * 2)
+    left = nested().without_strings()
+    assert dict(left.leaves()).keys() == {"state", "images.front"}
+    assert Batch.stack([left] * 2)["images"]["front"].shape == (2, 3, 4, 4, 3)
+    assert len(Batch({"task": ["a", "b"]}).without_strings()) == 2
+
+
 def test_where_chooses_row_by_row():
     batch = nested()
     other = batch.map(lambda t: t + 100)

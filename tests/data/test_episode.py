@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from rlinf_core.data.batch import Batch
 from rlinf_core.data.episode import EpisodeMeter, chunk_flags, ends, last_valid
 from rlinf_core.data.outcomes import summary, wilson_interval
 from rlinf_core.data.trajectory import TrajectoryBuilder
@@ -104,6 +105,23 @@ def test_next_value_follows_the_episode_and_not_the_reset():
     batch = builder.build(torch.tensor([100.0, 200.0, 300.0]))
     assert batch["next_value"].tolist() == [[11.0, 0.0, 77.0], [100.0, 200.0, 300.0]]
     assert len(builder) == 0
+
+
+def test_a_trajectory_leaves_instructions_out_but_never_drops_from_a_replay():
+    builder = TrajectoryBuilder()
+    flags = torch.zeros(1, 1, dtype=torch.bool)
+    outcome = dict.fromkeys(("terminated", "truncated", "success", "valid"), flags)
+    obs = Batch({"state": torch.ones(1, 2), "task": ["push"]})
+    for replay in (Batch({"tokens": torch.ones(1, 3)}), obs):
+        builder.act(obs=obs, replay=replay)
+        builder.outcome(reward=torch.zeros(1, 1), **outcome)
+        if replay is obs:
+            with pytest.raises(BatchError, match="'task' holds strings"):
+                builder.build(None)
+        else:
+            built = builder.build(None)
+            assert set(built["obs"]) == {"state"}
+            assert built["replay"]["tokens"].shape == (1, 1, 3)
 
 
 def test_the_builder_refuses_two_acts_in_a_row():

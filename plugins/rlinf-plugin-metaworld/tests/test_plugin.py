@@ -16,7 +16,7 @@ from rlinf_plugin_metaworld import plugin
 from rlinf_plugin_metaworld.config import CAMERAS, TASKS, MetaWorldConfig
 from rlinf_plugin_metaworld.facts import facts
 
-from rlinf_core.api import Capability, StateId
+from rlinf_core.api import Capability, Level, StateId
 
 SOURCES = Path(plugin.__file__).parent
 
@@ -35,7 +35,20 @@ def test_the_spec_declares_what_the_tests_here_show() -> None:
     (spec,) = plugin.rlinf_simulators()
     assert spec.name == "metaworld"
     assert {Capability.STATE, Capability.SUCCESS, Capability.RESTORE} <= set(spec.capabilities)
-    assert Capability.IMAGES not in spec.capabilities
+    assert {Capability.IMAGES, Capability.INSTRUCTION} <= set(spec.capabilities)
+
+
+@pytest.mark.parametrize("images", [(), ("corner2", "gripperPOV")])
+def test_facts_say_whether_images_are_shown(images: tuple[str, ...]) -> None:
+    said = facts(MetaWorldConfig(images=images, image_size=64), {})
+    level = Level.FULL if images else Level.UNSUPPORTED
+    assert said.capabilities == {Capability.IMAGES: level, Capability.INSTRUCTION: level}
+    shown = said.spaces.observation.spaces
+    assert set(shown) == ({"state", "images", "task"} if images else {"state"})
+    if images:
+        assert {name: box.shape for name, box in shown["images"].items()} == dict.fromkeys(
+            images, (64, 64, 3)
+        )
 
 
 def test_the_core_is_known_by_its_api_alone() -> None:
@@ -60,6 +73,7 @@ def test_all_tasks_are_offered() -> None:
     [
         ({"task": "reech-v3"}, "no task 'reech-v3'. Did you mean 'reach-v3'"),
         ({"camera": "corner5"}, "no camera 'corner5'; there are corner, corner2"),
+        ({"images": ("corner", "griperPOV")}, "Did you mean 'gripperPOV'"),
         ({"max_episode_steps": 501}, "less than or equal to 500"),
         ({"processes": 0}, "greater than or equal to 1"),
         ({"proceses": 2}, "proceses"),

@@ -48,6 +48,16 @@ class MetaWorldConfig(Config):
     test_states: int = Field(default=100, ge=1, le=1_000_000_000)
     """Number of initial states to evaluate on; none of them is a training state."""
 
+    images: tuple[str, ...] = ()
+    """Cameras whose images are observed, with the task's instruction, for models that see and read.
+    They need OSMesa or EGL. Empty, nothing is drawn unless a video is asked for."""
+
+    image_size: int = Field(default=224, ge=16, le=2048)
+    """Side of observed images in pixels."""
+
+    instruction: str | None = Field(default=None, min_length=1, max_length=1000)
+    """What a model is told to do; by default the task's name in words, such as "pick place"."""
+
     camera: str = Field(default="corner4", json_schema_extra={"enum": list(CAMERAS)})
     """Camera of rendered frames."""
 
@@ -64,10 +74,11 @@ class MetaWorldConfig(Config):
             raise ValueError(f"Meta-World has no task {task!r}.{did_you_mean(task, TASKS)}")
         return task
 
-    @field_validator("camera")
+    @field_validator("camera", "images")
     @classmethod
-    def _camera_exists(cls, camera: str) -> str:
-        if camera not in CAMERAS:
-            near = did_you_mean(camera, CAMERAS)
-            raise ValueError(f"no camera {camera!r}; there are {', '.join(CAMERAS)}.{near}")
-        return camera
+    def _cameras_exist(cls, given: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for camera in (given,) if isinstance(given, str) else given:
+            if camera not in CAMERAS:
+                near = did_you_mean(camera, CAMERAS)
+                raise ValueError(f"no camera {camera!r}; there are {', '.join(CAMERAS)}.{near}")
+        return given

@@ -8,7 +8,7 @@ back before the next one begins, so an episode equals the first one of a new pro
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import mujoco
@@ -32,6 +32,9 @@ class MetaWorldEnvironment:
         max_episode_steps: 1 to 500, after which an episode is truncated.
         camera, height, width: of rendered frames, in pixels.
         library: the user's MUJOCO_GL, or empty.
+        images: cameras whose images are observed, with the instruction.
+        image_size: side of these images, in pixels.
+        instruction: what to do, in words.
     """
 
     def __init__(
@@ -42,9 +45,14 @@ class MetaWorldEnvironment:
         height: int = 256,
         width: int = 256,
         library: str = "",
+        images: Sequence[str] = (),
+        image_size: int = 224,
+        instruction: str = "",
     ) -> None:
         self._task, self._limit = make_task(task), max_episode_steps
         self._camera = Camera(camera, height, width, library)
+        self._seen = {name: Camera(name, image_size, image_size, library) for name in images}
+        self._instruction = instruction
         self._state = StateId("", 0)
         self._model = {name: getattr(self._task.model, name).copy() for name in _MODEL_ARRAYS}
         self._physics = physics(self._task)
@@ -56,7 +64,7 @@ class MetaWorldEnvironment:
         return self._camera.note
 
     def reset(self, state: StateId) -> dict[str, Any]:
-        """Start the episode of ``state``; returns ``{"state": float64 [39]}``."""
+        """Start the episode of ``state``; returns ``state`` float64 [39] and what is seen."""
         task = self._task
         self._put_back()
         task.np_random = np.random.default_rng(state_seed(state))
@@ -67,18 +75,36 @@ class MetaWorldEnvironment:
         task._freeze_rand_vec, task._last_rand_vec = True, start
         observation, _ = task.reset()
         self._state = state
-        return {"state": observation}
+        return self._observe(observation)
 
     def step(self, action: np.ndarray) -> tuple[dict[str, Any], float, bool, bool, bool]:
         """Do one step. Meta-World never terminates: success may be lost again."""
         task = self._task
         observation, reward, _, _, info = task.step(action)
         truncated = task.curr_path_length >= self._limit
-        return {"state": observation}, float(reward), False, truncated, bool(info["success"])
+        seen = self._observe(observation)
+        return seen, float(reward), False, truncated, bool(info["success"])
 
     def render(self) -> np.ndarray | None:
         """Return an upright frame, uint8 [H, W, 3], or None where nothing can draw it."""
         return self._camera.draw(self._task.model, self._task.data)
+
+    def _observe(self, state: np.ndarray) -> dict[str, Any]:
+        if not self._seen:
+            return {"state": state}
+        return {"state": state, "images": _Images(self), "task": self._instruction}
+
+    def draw(self, camera: str) -> np.ndarray:
+        """Return an upright image, uint8 [S, S, 3], of an observed camera.
+
+        Raises:
+            RuntimeError: nothing on this machine can draw.
+        """
+        seen = self._seen[camera]
+        image = seen.draw(self._task.model, self._task.data)
+        if image is None:
+            raise RuntimeError(f"{seen.note}; or observe no images: simulator.images=[]")
+        return image
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the running episode needs to go on: arrays and plain data, a few KiB."""
@@ -113,6 +139,22 @@ class MetaWorldEnvironment:
         mujoco.mj_setState(model, data, state, INTEGRATION)
         mujoco.mj_forward(model, data)  # derives the rest, and moves the warm start
         mujoco.mj_setState(model, data, state, INTEGRATION)
+
+
+class _Images(Mapping[str, np.ndarray]):
+    """Images by camera, drawn when they are read: of a chunk of actions only the last are."""
+
+    def __init__(self, environment: MetaWorldEnvironment) -> None:
+        self._environment = environment
+
+    def __getitem__(self, camera: str) -> np.ndarray:
+        return self._environment.draw(camera)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._environment._seen)
+
+    def __len__(self) -> int:
+        return len(self._environment._seen)
 
 
 def _is_data(value: Any) -> bool:

@@ -18,6 +18,8 @@ def rlinf_simulators() -> list[ComponentSpec]:
             probe="rlinf_plugin_metaworld.probe:probe",
             capabilities=[
                 Capability.STATE,
+                Capability.IMAGES,
+                Capability.INSTRUCTION,
                 Capability.SUCCESS,
                 Capability.RENDER,
                 Capability.RESTORE,

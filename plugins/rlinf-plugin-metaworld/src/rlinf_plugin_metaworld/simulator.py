@@ -13,7 +13,7 @@ def make_simulator(config: MetaWorldConfig, slots: EnvSlots) -> ProcessSimulator
     """Return a simulator of ``config.task``; its processes start in the background."""
     return ProcessSimulator(
         slots,
-        make_spaces(),
+        make_spaces(config),
         "rlinf_plugin_metaworld.environment:MetaWorldEnvironment",
         {
             "task": config.task,
@@ -22,6 +22,9 @@ def make_simulator(config: MetaWorldConfig, slots: EnvSlots) -> ProcessSimulator
             "height": config.render_height,
             "width": config.render_width,
             "library": os.environ.get("MUJOCO_GL", ""),
+            "images": config.images,
+            "image_size": config.image_size,
+            "instruction": config.instruction or config.task.removesuffix("-v3").replace("-", " "),
         },
         states={"train": config.train_states, "test": config.test_states},
         processes=config.processes,
