@@ -41,12 +41,13 @@ def processes():
 
 
 # --- who is missing -------------------------------------------------------------------------------
+# Long enough for ranks that do what they should on a machine that is busy with other things.
 
 
 @pytest.mark.parametrize(("target", "config", "options"), ALL)
 @pytest.mark.parametrize("first", [True, False])
 def test_case_w03_a_source_that_does_not_send_is_named(processes, target, config, options, first):
-    ends = Ends(processes, target, config(timeout=0.3, **options), 4, 2)
+    ends = Ends(processes, target, config(timeout=4.0 if first else 1.5, **options), 4, 2)
     if not first:
         ends.sync(1)
     ends.sources.call("send", 2, ranks=[0, 1, 2])
@@ -62,7 +63,7 @@ def test_case_w03_a_target_that_does_not_receive_is_named(
 ):
     if target == FULL and not first:
         pytest.skip("it waits for no target once it knows them")
-    ends = Ends(processes, target, config(timeout=0.3, **options), 2, 3)
+    ends = Ends(processes, target, config(timeout=2.0, **options), 2, 3)
     if not first:
         ends.sync(1)
     sending_ = ends.sources.call("send", 2)
