@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,7 +49,9 @@ class Command:
     def __init__(self, folder: Path, *overrides: str) -> None:
         self._mark = uuid.uuid4().hex
         self.folder = folder
-        self.before = left_over()
+        self.temporary = Path(
+            tempfile.mkdtemp(prefix="rl-", dir="/tmp")
+        )  # sockets have short paths
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-c", "from rlinf_core.cli import main; main()"),
@@ -57,7 +61,12 @@ class Command:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "RLINF_TEST_MARK": self._mark},
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                "RLINF_TEST_MARK": self._mark,
+                "TMPDIR": str(self.temporary),
+            },
             start_new_session=True,
         )
 
@@ -83,6 +92,16 @@ class Command:
                 found[name] = int(folder.name)
         return found
 
+    def simulating(self) -> int:
+        """Return the worker that has a simulator: it has processes of its own."""
+        parents = set()
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if self._mark.encode() in (folder / "environ").read_bytes():
+                    parents.add((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        named = {pid: Path(f"/proc/{pid}/comm").read_text() for pid in parents if pid != "1"}
+        return next(int(pid) for pid, name in named.items() if name.startswith("ray::Worker"))
+
     def end(self, seconds: float = 20.0) -> str:
         """Wait for the end, see that nothing is left, and return what was said."""
         began = time.monotonic()
@@ -92,15 +111,13 @@ class Command:
             self.process.kill()
         assert time.monotonic() - began < seconds, err
         wait_for(lambda: self.named() == {}, seconds)
-        assert left_over() <= self.before
+        assert self.left() == []
+        shutil.rmtree(self.temporary)
         return out + err
 
-
-def left_over() -> set[str]:
-    """Return what Ray or a runtime may have left in shared memory and where it keeps sessions."""
-    folders = [Path("/dev/shm"), Path(tempfile.gettempdir()), Path("/tmp")]
-    found = [path for folder in folders if folder.is_dir() for path in folder.iterdir()]
-    return {str(p) for p in found if p.name.startswith(("rlinf-ray-", "plasma"))}
+    def left(self) -> list[Path]:
+        """Return the folders of a Ray of this command."""
+        return list(self.temporary.glob("rlinf-ray-*"))
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
@@ -154,22 +171,23 @@ def test_case_r02_ctrl_c_ends_the_run(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
-def test_case_r02_a_killed_driver_takes_its_ray_along(tmp_path: Path) -> None:
+def test_case_r02_a_killed_driver_takes_its_ray_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command = Command(tmp_path, *ENDLESS, "cluster.runtime=ray")
     command.go_on()
-    folders = left_over()
     command.process.kill()
     command.process.wait()
     agents = {"ray::DashboardA", "ray::RuntimeEnv"}  # Ray's own; they notice within a minute
     wait_for(lambda: command.named().keys() <= agents, 30)
     for pid in command.named().values():
         os.kill(pid, signal.SIGKILL)
-    left = left_over() & folders - command.before
-    assert all("rlinf-ray-" in path for path in left), left
-    for path in map(Path, left):  # what a killed process cannot take away, the next one does
-        os.utime(path, (0, 0))
+    (left,) = command.left()  # what a killed process cannot take away, the next one does
+    os.utime(left, (0, 0))
+    monkeypatch.setattr(tempfile, "tempdir", str(command.temporary))
     Cluster(RayConfig(address="local"), slots=1, labels=frozenset()).close()
-    assert not left_over() & left
+    assert command.left() == []
+    shutil.rmtree(command.temporary)
 
 
 def test_case_r01_a_variable_of_200_kb_does_not_stop_the_start_of_a_ray() -> None:
@@ -193,3 +211,27 @@ def test_a_wrong_request_starts_nothing(tmp_path: Path, overrides: list[str], to
     assert command.process.returncode == 2, said
     assert told in said
     assert not (tmp_path / "run").exists() or metrics(tmp_path / "run") == []
+
+
+def test_a_killed_simulator_is_made_anew_and_changes_no_number(tmp_path: Path) -> None:
+    told = {}
+    for runtime in ("ray", "inline"):
+        options = [
+            *SMALL,
+            "steps=30",
+            "cluster.restarts.simulation=1",
+            f"cluster.runtime={runtime}",
+        ]
+        command = Command(tmp_path / runtime, *options)
+        if runtime == "ray":
+            command.go_on()
+            os.kill(command.simulating(), signal.SIGKILL)
+        said = command.end(seconds=240)
+        assert command.process.returncode == 0, said
+        assert ("1 worker failed and was made anew" in said) is (runtime == "ray"), said
+        told[runtime] = [
+            {name: line[name] for name in line if name.startswith(("env_steps", "episode/"))}
+            for line in metrics(tmp_path / runtime)
+        ]
+    assert len(told["ray"]) == 30
+    assert told["ray"] == told["inline"]
