@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -32,6 +34,8 @@ def main() -> int:
     began = time.monotonic()
     kills = _suffer(asked, folder)
     problems = [kill for kill in kills if kill.problem]
+    if not problems:
+        shutil.rmtree(folder, ignore_errors=True)
     report = {
         "schema_version": 1,
         "seed": asked.seed,
@@ -73,10 +77,15 @@ def _suffer(asked: argparse.Namespace, folder: Path) -> list[Kill]:
             lane.suffer(share)
 
     threads = [threading.Thread(target=run, args=pair) for pair in zip(lanes, shares, strict=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        for lane in lanes:
+            lane.stop()
     return [kill for lane in lanes for kill in lane.kills]
 
 

@@ -61,11 +61,12 @@ class Lane:
         (folder / "small.yaml").write_text(json.dumps(world.run_file(runtime)))
         self._process: subprocess.Popen[str] | None = None
         self._said = folder / "said.txt"
+        self._stopped = False
 
     def suffer(self, kills: int) -> None:
         """Kill so often; stop at a problem that leaves no run to go on with."""
         try:
-            while len(self.kills) < kills:
+            while len(self.kills) < kills and not self._stopped:
                 if self._process is None and not self._start():
                     return
                 time.sleep(self._chance.uniform(0.0, 1.0))
@@ -75,6 +76,11 @@ class Lane:
                     self._strike()
         finally:
             self._end_everything()
+
+    def stop(self) -> None:
+        """Kill nobody any more, and leave nothing."""
+        self._stopped = True
+        self._end_everything()
 
     # --- a run -----------------------------------------------------------------------------------
 
@@ -103,7 +109,7 @@ class Lane:
         # Some are hit while they start.
         patience = _START if self._chance.random() < 0.8 else self._chance.uniform(0.0, 5.0)
         self._wait(lambda: self._ended() or self._lines() != before, patience)
-        if not self._ended():
+        if self._stopped or not self._ended():
             return True
         self._note(Kill(self._runtime, "nobody", "none", problem="a run did not start"))
         return False
@@ -171,6 +177,8 @@ class Lane:
         began = time.monotonic()
         self._wait(lambda: self._ended() or self._lines() >= before + 2, _ANSWER)
         kill.seconds = round(time.monotonic() - began, 1)
+        if self._stopped:
+            return
         if not self._ended():
             kill.outcome = "went on"
             if self._lines() < before + 2:
@@ -235,12 +243,11 @@ class Lane:
         for pid in self._processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if self._process is not None:
-            self._process.wait()
-            self._process = None
+        process, self._process = self._process, None
+        if process is not None:
+            process.wait()
 
-    @staticmethod
-    def _wait(condition: Callable[[], bool], seconds: float) -> None:
+    def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
         until = time.monotonic() + seconds
-        while not condition() and time.monotonic() < until:
+        while not self._stopped and not condition() and time.monotonic() < until:
             time.sleep(0.05)
