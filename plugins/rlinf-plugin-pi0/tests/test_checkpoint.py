@@ -90,6 +90,17 @@ def test_what_was_learned_is_written_and_heads_go_beside_it(tiny, spaces, store,
         assert torch.equal(again.state_dict()[name], tensor), name
 
 
+def test_heads_that_a_checkpoint_holds_itself_stay_in_it(tiny, spaces, store, tmp_path):
+    policy = Pi0Policy(Pi0Config(**tiny), spaces(), 2)
+    folder = store({name: tensor.contiguous() for name, tensor in policy.state_dict().items()})
+    with torch.no_grad():
+        policy.value_head.mlp[0].bias.add_(1.0)
+    checkpoint.save(policy, tmp_path / "learned", like=str(folder))
+    assert not (tmp_path / "learned" / HEADS).exists()
+    written = load_file(tmp_path / "learned" / "model.safetensors")
+    assert torch.equal(written["value_head.mlp.0.bias"], policy.value_head.mlp[0].bias)
+
+
 @pytest.mark.parametrize("first", ["openpi", "lerobot"])
 def test_converting_there_and_back_gives_the_same_bytes(first, tiny, store, tmp_path):
     other = {"openpi": "lerobot", "lerobot": "openpi"}[first]

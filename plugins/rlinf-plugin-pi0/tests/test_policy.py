@@ -271,11 +271,14 @@ def test_bfloat16_is_near_float32_and_leaves_norms_alone(name, make, observe):
     assert torch.equal(half.evaluate(sampled.replay).logp, sampled.logp)
 
 
-def test_autocast_gives_float32_out(make, observe):
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_gives_finite_float32_out(dtype, make, observe):
     policy = make()
     act = policy.act(observe(2), draws(2), Mode.SAMPLE)
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast("cpu", dtype):
         scored = policy.evaluate(act.replay)
+    assert torch.isfinite(scored.logp).all()
+    assert torch.isfinite(scored.value).all()
     assert {scored.logp.dtype, scored.value.dtype, scored.entropy.dtype} == {torch.float32}
 
 

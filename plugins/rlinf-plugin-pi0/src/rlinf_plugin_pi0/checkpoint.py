@@ -82,7 +82,7 @@ def save(model: nn.Module, folder: Path, like: str) -> None:
     """Write a model as the checkpoint ``like`` is: its layout, names, files and dtypes.
 
     With the values that were read, every file is the same byte for byte. What reinforcement
-    learning added goes into a file of its own, ``rlinf_heads.safetensors``.
+    learning added, and ``like`` does not have, goes into a file ``rlinf_heads.safetensors``.
 
     Raises:
         RequestError: ``folder`` exists.
@@ -90,8 +90,9 @@ def save(model: nn.Module, folder: Path, like: str) -> None:
     """
     source = _folder(like)
     stored, own = stored_tensors(source), model.state_dict()
-    heads = {name: own.pop(name) for name in list(own) if name.startswith(ADDED)}
     prefix = _prefix(stored)
+    added = [n for n in own if n.startswith(ADDED) and prefix + n not in stored]
+    heads = {name: own.pop(name) for name in added}
     tensors: dict[str, Tensor] = {}
     for name, tensor in stored.items():
         bare = name.removeprefix(prefix)

@@ -89,7 +89,8 @@ class Attention(nn.Module):
         key, value = (
             part.unsqueeze(2).expand(-1, -1, group, -1, -1).flatten(1, 2) for part in (key, value)
         )
-        out = F.scaled_dot_product_attention(query, key, value, attn_mask=mask.to(query.dtype))
+        mask = mask.clamp(min=torch.finfo(query.dtype).min).to(query.dtype)  # finite in fp16, too
+        out = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         return self.o_proj(out.transpose(1, 2).flatten(2)), own
 
 
