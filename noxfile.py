@@ -19,6 +19,9 @@ nox.options.reuse_existing_virtualenvs = True
 PLUGINS = sorted(str(path) for path in Path("plugins").glob("rlinf-plugin-*"))
 LARGE = {  # what a first try needs not
     "plugins/rlinf-plugin-maniskill",  # its simulator takes half a gigabyte
+    "plugins/rlinf-plugin-openvla",  # it and the next two need transformers
+    "plugins/rlinf-plugin-openvla-oft",
+    "plugins/rlinf-plugin-pi0",
     "plugins/rlinf-plugin-ray",  # Ray takes 300 MB
 }
 TEST_TOOLS = [
