@@ -165,7 +165,7 @@ class EmbodiedRun:
         episodes = self.recovery.persist(self._collect_whole, self._restore_start)
         learned = self._once("update", self._step, self._sources, self._owned)[0]
         learned_at = time.perf_counter()
-        self.recovery.persist(self._sync_weights, self._restore)
+        self.recovery.persist(self._sync_weights, lambda made: self._restore(made, sending=True))
         return episodes, learned, learned_at
 
     def _once(self, method: str, *args: Any) -> list[Any]:
@@ -189,12 +189,18 @@ class EmbodiedRun:
         if self.recovery.declared:
             self._collected.keep(self._collected.ask().wait())
 
-    def _restore(self, made: Made, spoiled: bool = False) -> None:
-        """Make of new workers what the failed ones were between two iterations."""
+    def _restore(self, made: Made, spoiled: bool = False, sending: bool = False) -> None:
+        """Make of new workers what the failed ones were between two iterations.
+
+        Where the failure came while weights were sent, they are to be sent again: some may have
+        come, and no version is taken twice, so both ends begin anew.
+        """
         ranks = [rank for group, rank in made if group == self._rollout.name]
         if ranks:
             self._rollout.call("build", self._spaces, ranks=ranks).wait()
+        if ranks or sending:
             self._open_weights()
+        if ranks and not sending:
             self._sync_weights()
         if self._collected.back(made, spoiled):
             self._report("episodes that were under way begin anew")

@@ -50,7 +50,7 @@ def test_case_r02_a_killed_driver_takes_those_along_that_are_stopped(toys, tmp_p
 @pytest.mark.parametrize(
     ("who", "told"),
     [
-        ("rollout[0]", r"rollout[0].serve failed: DeadlineExceeded"),
+        ("rollout[0]", "rollout[0]."),
         ("switchboard", "the switchboard, the process that keeps channels and leases, did not"),
         ("zygote", "the zygote, the process that starts workers, did not answer"),
     ],
@@ -62,6 +62,7 @@ def test_whoever_is_stopped_is_killed_and_named(toys, tmp_path, who, told):
     said = command.end(30)
     assert command.process.returncode == 1
     assert told in said
+    assert "DeadlineExceeded" in said or who != "rollout[0]"
     assert len([line for line in said.splitlines() if line.startswith("error:")]) == 1
 
 

@@ -36,14 +36,19 @@ def rlinf_simulators():
 def toys(tmp_path, monkeypatch):
     """Install a simulator with cameras for this process and its children."""
     site = tmp_path / "site"
-    package, about = site / "rlinf_plugin_toys", site / "rlinf_plugin_toys-1.0.dist-info"
+    package, about = (
+        site / "rlinf_plugin_toys_of_openvla_oft",
+        site / "rlinf_plugin_toys_of_openvla_oft-1.0.dist-info",
+    )
     package.mkdir(parents=True)
     about.mkdir()
     (package / "__init__.py").touch()
     (package / "plugin.py").write_text(TOYS)
-    (about / "entry_points.txt").write_text("[rlinf.plugins]\ntoys = rlinf_plugin_toys.plugin\n")
+    (about / "entry_points.txt").write_text(
+        "[rlinf.plugins]\ntoys = rlinf_plugin_toys_of_openvla_oft.plugin\n"
+    )
     (about / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: rlinf-plugin-toys\nVersion: 1.0\n"
+        "Metadata-Version: 2.1\nName: rlinf-plugin-toys-of-openvla-oft\nVersion: 1.0\n"
         "Requires-Dist: rlinf-core>=0.1,<0.2\n"
     )
     monkeypatch.syspath_prepend(str(site))
