@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rlinf_core.errors import CheckpointError, CheckpointWriteError, WorkerFailed
+from rlinf_core.errors import CheckpointError, CheckpointWriteError, WorkerDied, WorkerFailed
 from rlinf_core.runs.checkpoint import CheckpointStore, find_checkpoint, read_checkpoint
 
 
@@ -111,10 +111,16 @@ def test_a_failing_save_leaves_the_others_and_no_rubbish(store, tmp_path):
     assert CheckpointWriteError.exit_code == 1
     assert names(tmp_path) == ["step-1"]
 
-    def died(folder: Path):
+    def full_elsewhere(folder: Path):
         raise WorkerFailed("training", 0, "save", OSError(28, "No space left on device"))
 
-    with pytest.raises(WorkerFailed):
+    with pytest.raises(CheckpointWriteError, match="No space left"):
+        store.write(2, full_elsewhere, {})
+
+    def died(folder: Path):
+        raise WorkerFailed("training", 0, "save", WorkerDied("it was ended by SIGKILL"))
+
+    with pytest.raises(WorkerFailed, match="SIGKILL"):
         store.write(2, died, {})
     assert names(tmp_path) == ["step-1"]
 
