@@ -28,6 +28,7 @@ TEST_TOOLS = [
     "pytest>=8,<10",
     "hypothesis>=6,<7",
     "pytest-timeout>=2,<3",
+    "pytest-xdist>=3.6,<4",
     "jsonschema>=4.23,<5",
     "hatchling>=1.25,<2",  # installs what ``rlinf plugins new`` makes, without an index
 ]
@@ -57,9 +58,12 @@ def quickstart(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the tests of the core and of every plugin, with the real simulator."""
+    """Run the tests of the core and of every plugin, with the real simulator.
+
+    Files go to two processes, as much of a test is waiting; with arguments after --, to one.
+    """
     install_project(session, *TEST_TOOLS)
-    session.run("pytest", *session.posargs, env=ENVIRONMENT)
+    session.run("pytest", *(session.posargs or ("-n2", "--dist=loadfile")), env=ENVIRONMENT)
 
 
 @nox.session
