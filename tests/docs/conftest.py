@@ -175,20 +175,27 @@ class Reader:
             case ["cat", path]:
                 return (self.folder / path).read_text(encoding="utf-8")
             case ["python", "-m", "pytest", *rest]:
-                done = subprocess.run(
-                    [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *rest],
-                    capture_output=True,
-                    text=True,
-                    timeout=120,
-                    env=environment(),
-                )
-                return done.stdout + done.stderr
+                return python("-m", "pytest", "-p", "no:cacheprovider", *rest)
+            case ["python", script]:
+                return python(script)
         raise AssertionError(f"tests/docs cannot type {command!r}")
 
 
 def environment() -> dict[str, str]:
     """Return the variables of a process that finds what this one finds."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+
+
+def python(*arguments: str) -> str:
+    """Run Python as a page does; return what it prints."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment(),
+    )
+    return done.stdout + done.stderr
 
 
 def short(arguments: list[str]) -> list[str]:

@@ -293,6 +293,8 @@ def test_config_json_of_another_network_is_refused(tiny, tmp_path):
         ({"use_fused_vision_backbone": False}, "'use_fused_vision_backbone': False"),
         ({"image_resize_strategy": "letterbox"}, "letterbox"),
         ({"timm_model_ids": ["vit_tiny", config["timm_model_ids"][1]]}, "'vit_tiny'"),
+        ({"image_sizes": [224, 384]}, r"image sizes \[224, 384\]"),
+        ({"tower_sizes": [{"widht": 8}, {}]}, "'widht'.*wanted some of .*'width'"),
     ):
         (tmp_path / "config.json").write_text(json.dumps({**config, **change}))
         with pytest.raises(CheckpointError, match=says):

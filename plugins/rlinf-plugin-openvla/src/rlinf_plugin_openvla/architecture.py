@@ -7,7 +7,7 @@ Imports no torch. A published file names its vision towers by their timm ids, wh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -103,14 +103,22 @@ class Architecture:
             pad = config["pad_token_id"]
         except KeyError as error:
             raise CheckpointError(f"config.json lacks {error}; wanted OpenVLA's") from None
-        differences = config.get("tower_sizes", [{}, {}])
-        if unknown := [i for i in ids if i not in TOWERS] or len(ids) != 2 or len(set(sizes)) != 1:
+        more = config.get("tower_sizes", [{}, {}])
+        unknown = [i for i in ids if i not in TOWERS]
+        if unknown or len(ids) != 2 or len(more) != 2 or len(set(sizes)) != 1:
             raise CheckpointError(
-                f"config.json has the vision towers {ids} of sizes {sizes}, of which {unknown} are "
-                f"unknown or do not go together; wanted two of {sorted(TOWERS)} and one image size"
+                f"config.json has the vision towers {ids}, image sizes {sizes} and tower_sizes "
+                f"{more}; wanted two of {sorted(TOWERS)}, one image size, and nothing or two "
+                "mappings"
             )
-        towers = [replace(TOWERS[i], **more) for i, more in zip(ids, differences, strict=True)]
-        return Architecture((towers[0], towers[1]), sizes[0], text, bins, action_end, pad)
+        try:
+            first, second = (replace(TOWERS[i], **d) for i, d in zip(ids, more, strict=True))
+        except TypeError as error:
+            names = [field.name for field in fields(Tower)]
+            raise CheckpointError(
+                f"config.json has tower_sizes {more}: {error}; wanted some of {names}"
+            ) from None
+        return Architecture((first, second), sizes[0], text, bins, action_end, pad)
 
     @property
     def hidden(self) -> int:

@@ -17,7 +17,7 @@ CRITIC = "value_head."
 
 @contextmanager
 def making(dtype: str, empty: bool) -> Iterator[None]:
-    """Make modules of this number format; ``empty`` gives them no memory, for :func:`load`."""
+    """Make modules of this number format, ``empty`` without memory until :func:`give_memory`."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(getattr(torch, dtype))
     try:
