@@ -15,6 +15,7 @@ runtime runs them, so this package must be installed there too.
 """
 
 from rlinf_core.testing.golden import Golden, golden_weight
+from rlinf_core.testing.installed import install_plugin
 from rlinf_core.testing.policy_contract import PolicyContract
 from rlinf_core.testing.runtime_contract import RuntimeContract
 from rlinf_core.testing.simulator_contract import SimulatorContract
@@ -31,4 +32,5 @@ __all__ = [
     "ToySimulator",
     "WeightTransportContract",
     "golden_weight",
+    "install_plugin",
 ]

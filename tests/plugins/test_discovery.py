@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from importlib.metadata import version
 
 from rlinf_core.plugins.discovery import discover, installed_version
 from rlinf_core.plugins.manager import PluginManager
 from rlinf_core.plugins.records import Phase, Status
 from rlinf_core.specs import Kind
+from rlinf_core.testing import install_plugin
 
 LIST = """
 import json
@@ -139,3 +143,20 @@ def test_the_core_registers_itself_also_where_nobody_installed_it(site):
     assert [(f.distribution, f.entries[0][1]) for f in found] == [
         ("rlinf-core", "rlinf_core.builtin.plugin")
     ]
+
+
+def test_a_plugin_of_one_test_goes_with_it(tmp_path, monkeypatch):
+    """Also where other processes look."""
+    code = "from rlinf_core.api import hookimpl\n"
+    look = [sys.executable, "-c", LIST]
+
+    def found() -> list[list[str]]:
+        told = json.loads(subprocess.run(look, capture_output=True, text=True, check=True).stdout)
+        return [record for record in told if record[0] == "rlinf-plugin-fleeting"]
+
+    with monkeypatch.context() as within:
+        install_plugin(tmp_path, "rlinf_plugin_fleeting", code, within)
+        assert version("rlinf-plugin-fleeting") == "1.0"
+        assert [record[2] for record in found()] == ["ok"]
+    assert str(tmp_path) not in sys.path
+    assert found() == []

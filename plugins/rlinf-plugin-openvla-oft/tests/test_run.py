@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 
 import pytest
@@ -12,6 +11,7 @@ import yaml
 from rlinf_core.config.validate import load_run
 from rlinf_core.errors import RequestError
 from rlinf_core.runs.train import train
+from rlinf_core.testing import install_plugin
 
 TOYS = """
 from rlinf_core.api import ComponentSpec, hookimpl
@@ -35,24 +35,7 @@ def rlinf_simulators():
 @pytest.fixture
 def toys(tmp_path, monkeypatch):
     """Install a simulator with cameras for this process and its children."""
-    site = tmp_path / "site"
-    package, about = (
-        site / "rlinf_plugin_toys_of_openvla_oft",
-        site / "rlinf_plugin_toys_of_openvla_oft-1.0.dist-info",
-    )
-    package.mkdir(parents=True)
-    about.mkdir()
-    (package / "__init__.py").touch()
-    (package / "plugin.py").write_text(TOYS)
-    (about / "entry_points.txt").write_text(
-        "[rlinf.plugins]\ntoys = rlinf_plugin_toys_of_openvla_oft.plugin\n"
-    )
-    (about / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: rlinf-plugin-toys-of-openvla-oft\nVersion: 1.0\n"
-        "Requires-Dist: rlinf-core>=0.1,<0.2\n"
-    )
-    monkeypatch.syspath_prepend(str(site))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]))
+    install_plugin(tmp_path / "site", "rlinf_plugin_toys_of_openvla_oft", TOYS, monkeypatch)
 
 
 @pytest.fixture
